@@ -1,0 +1,84 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# Shared by scripts/demo and scripts/test: the build, bounded commands, and a scratch directory
+# that takes its mounts and loop devices with it, whatever happens.
+#
+# Only what lies under the scratch directory of this very run is ever unmounted or detached.
+
+SOURCE_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+SCRATCH=
+CHILD=
+
+# Makes $SCRATCH and arms the traps. Programs started later put their temporary files there too.
+make_scratch() {
+  SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/sluicefs-$1.XXXXXX")
+  SCRATCH=$(realpath "$SCRATCH")
+  export TMPDIR=$SCRATCH TEST_TMPDIR=$SCRATCH
+  trap clean_up EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM HUP
+}
+
+# Mount points under $SCRATCH, the innermost first. (mktemp gives no name that mountinfo escapes.)
+scratch_mounts() {
+  awk -v top="$SCRATCH/" 'index($5, top) == 1 { print $5 }' /proc/self/mountinfo | sort -r
+}
+
+unmount() {
+  if [ "$(id -u)" -eq 0 ]; then umount "$1"; else fusermount3 -u "$1"; fi
+}
+
+# A mount that is busy or dead still has to go.
+unmount_anyhow() {
+  unmount "$1" 2>/dev/null && return
+  if [ "$(id -u)" -eq 0 ]; then umount -l "$1"; else fusermount3 -u -z "$1"; fi
+}
+
+clean_up() {
+  local status=$?
+  trap - EXIT
+  trap '' INT TERM HUP
+  if [ -n "$CHILD" ]; then
+    kill -TERM "$CHILD" 2>/dev/null && wait "$CHILD" 2>/dev/null
+  fi
+  local mount loop file
+  for mount in $(scratch_mounts); do
+    unmount_anyhow "$mount" || echo "cannot unmount $mount" >&2
+  done
+  if [ "$(id -u)" -eq 0 ] && [ -e /dev/loop-control ]; then
+    while read -r loop file; do
+      case $file in "$SCRATCH"/*) losetup -d "$loop" ;; esac
+    done < <(losetup -l -n -O NAME,BACK-FILE 2>/dev/null)
+  fi
+  rm -rf --one-file-system "$SCRATCH"
+  exit $status
+}
+
+# bounded SECONDS COMMAND...: runs the command in a process group of its own, so that ^C reaches
+# the trap at once and a hang ends. Exit status as timeout(1).
+bounded() {
+  local seconds=$1 status=0
+  shift
+  timeout --kill-after=10 "$seconds" "$@" &
+  CHILD=$!
+  wait "$CHILD" || status=$?
+  CHILD=
+  return $status
+}
+
+# configure DIR [meson options]: sets up a build directory, or updates one that is there.
+# CC and CXX choose the compiler of a new one.
+configure() {
+  local dir=$1
+  shift
+  if [ -f "$dir/build.ninja" ]; then
+    [ $# -eq 0 ] || bounded 120 meson configure "$dir" "$@"
+  else
+    bounded 120 meson setup "$dir" "$SOURCE_DIR" "$@"
+  fi
+}
+
+# Puts the programs built in DIR first in PATH.
+use_programs_of() {
+  export PATH="$1/fs/fuse:$1/mkfs:$1/fsck:$PATH"
+}
