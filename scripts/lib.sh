@@ -11,7 +11,8 @@ CHILD=
 
 # Makes $SCRATCH and arms the traps. Programs started later put their temporary files there too.
 make_scratch() {
-  SCRATCH=$(mktemp -d "${TMPDIR:-/tmp}/sluicefs-$1.XXXXXX")
+  # Not /tmp: that is memory on many machines.
+  SCRATCH=$(mktemp -d "${TMPDIR:-/var/tmp}/sluicefs-$1.XXXXXX")
   SCRATCH=$(realpath "$SCRATCH")
   export TMPDIR=$SCRATCH TEST_TMPDIR=$SCRATCH
   trap clean_up EXIT
@@ -29,9 +30,14 @@ unmount() {
 }
 
 # A mount that is busy or dead still has to go.
-unmount_anyhow() {
-  unmount "$1" 2>/dev/null && return
+unmount_lazily() {
   if [ "$(id -u)" -eq 0 ]; then umount -l "$1"; else fusermount3 -u -z "$1"; fi
+}
+
+# Every process started since make_scratch has its TMPDIR (or one below it), daemons included. Those
+# of this list that look at the list are not in it: the glob is older than they are.
+scratch_processes() {
+  grep -lz "^TMPDIR=$SCRATCH" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3
 }
 
 clean_up() {
@@ -41,10 +47,14 @@ clean_up() {
   if [ -n "$CHILD" ]; then
     kill -TERM "$CHILD" 2>/dev/null && wait "$CHILD" 2>/dev/null
   fi
-  local mount loop file
+  local mount loop file pid
+  for mount in $(scratch_mounts); do unmount "$mount" 2>/dev/null; done
   for mount in $(scratch_mounts); do
-    unmount_anyhow "$mount" || echo "cannot unmount $mount" >&2
+    unmount_lazily "$mount" || echo "cannot unmount $mount" >&2
   done
+  for pid in $(scratch_processes); do kill -TERM "$pid" 2>/dev/null; done
+  wait_for_processes 10
+  for pid in $(scratch_processes); do kill -KILL "$pid" 2>/dev/null; done
   if [ "$(id -u)" -eq 0 ] && [ -e /dev/loop-control ]; then
     while read -r loop file; do
       case $file in "$SCRATCH"/*) losetup -d "$loop" ;; esac
@@ -52,6 +62,11 @@ clean_up() {
   fi
   rm -rf --one-file-system "$SCRATCH"
   exit $status
+}
+
+wait_for_processes() {
+  local end=$((SECONDS + $1))
+  while [ $SECONDS -lt $end ] && [ -n "$(scratch_processes)" ]; do sleep 0.1; done
 }
 
 # bounded SECONDS COMMAND...: runs the command in a process group of its own, so that ^C reaches
