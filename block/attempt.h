@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The attempt protocol: how every operation of the filesystem waits.
+//
+// An operation is a function that can be run again from its start. While it holds a lock or a
+// journal handle it never waits for I/O, log space, a commit or a range lock. When it meets
+// something it would have to wait for (a metadata block that is not in memory, a locked
+// transaction), the thing that said so stores a wait function in the Attempt and the operation
+// returns Error::kWouldBlock, having changed nothing (or having left a consistent state). Then,
+// with no lock and no handle held, somebody calls Wait() and runs the operation again. A thread
+// that must not wait hands the Attempt to one that may.
+//
+// This is invariant J2 by construction: no thread waits while it holds an open handle.
+#ifndef SLUICE_BLOCK_ATTEMPT_H_
+#define SLUICE_BLOCK_ATTEMPT_H_
+
+#include <functional>
+#include <type_traits>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "block/buffer_cache.h"
+
+namespace sluice {
+
+// State of one operation over all its attempts. Used by one thread at a time.
+class Attempt {
+ public:
+  Attempt() = default;
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+  Attempt(Attempt&&) = default;
+  Attempt& operator=(Attempt&&) = default;
+
+  // Says what to wait for and returns kWouldBlock: `return attempt.Block([...] { ... });`. `wait`
+  // runs with no lock held; its error becomes the operation's result. The last caller wins.
+  Error Block(std::function<Error()> wait) {
+    wait_ = std::move(wait);
+    return Error::kWouldBlock;
+  }
+
+  // Keeps a buffer in memory until the operation ends, so that each attempt gets further than the
+  // one before.
+  void Pin(BufferRef buffer) { pins_.push_back(std::move(buffer)); }
+
+  // Waits for what the last attempt met. Precondition: it returned kWouldBlock. Must be called
+  // with no lock and no handle held.
+  Error Wait() {
+    SLUICE_CHECK(wait_ != nullptr);
+    std::function<Error()> wait = std::exchange(wait_, nullptr);
+    return wait();
+  }
+  bool must_wait() const { return wait_ != nullptr; }
+
+ private:
+  std::function<Error()> wait_;
+  absl::InlinedVector<BufferRef, 4> pins_;
+};
+
+inline bool WouldBlock(Error error) { return error == Error::kWouldBlock; }
+template <typename T>
+bool WouldBlock(const Result<T>& result) {
+  return result.error() == Error::kWouldBlock;
+}
+
+// Runs `operation(Attempt&)` (returning Error or Result<T>) until it no longer has to wait, on a
+// thread that may wait.
+template <typename Operation>
+std::invoke_result_t<Operation, Attempt&> RunBlocking(Operation&& operation) {
+  Attempt attempt;
+  for (;;) {
+    auto result = operation(attempt);
+    if (!WouldBlock(result)) return result;
+    RETURN_IF_ERROR(attempt.Wait());
+  }
+}
+
+}  // namespace sluice
+
+#endif  // SLUICE_BLOCK_ATTEMPT_H_

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The journal: jbd2's machine (Linux fs/jbd2) as a library. Metadata blocks change only under a
+// Handle; handles that are open at the same time share the running transaction; a transaction is
+// committed as a whole: drained, its blocks copied and written to the log, flushed, sealed by a
+// commit record, flushed. Later its blocks are written home (checkpoint) and the log's tail moves.
+//
+// States of a transaction, in jbd2's names: running -> locked (no new handle joins, open ones
+// finish) -> flush (a new running transaction may start; ordered data and log blocks are written)
+// -> commit (commit record) -> finished. At most one is running and one committing.
+//
+// Differences from jbd2: a handle never waits (TryStart answers kWouldBlock and says what to wait
+// for, see block/attempt.h); blocks are copied to the log buffer, so a modifier never waits for log
+// I/O; space for a whole maximum transaction exists in the log before a handle joins (J5).
+//
+// Credits: a handle reserves, at start, the number of blocks it may change. J1: when a transaction
+// has drained, outstanding credits - overhead = blocks filed + revoke descriptors owed; checked at
+// every commit.
+#ifndef SLUICE_JOURNAL_JOURNAL_H_
+#define SLUICE_JOURNAL_JOURNAL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mutex.h"
+#include "base/units.h"
+#include "block/attempt.h"
+#include "block/buffer_cache.h"
+#include "block/device.h"
+#include "format/block_header.h"
+#include "journal/log_area.h"
+
+namespace sluice {
+
+// Which operation a handle serves; jbd2's handle types, for statistics and blame.
+enum class OpType : uint8_t {
+  kMisc,
+  kInode,
+  kWritePage,
+  kMapBlocks,
+  kDirectory,
+  kTruncate,
+  kExtentConvert,
+  kOrphan,
+};
+
+// Why a commit was asked for.
+enum class CommitReason : uint8_t {
+  kInterval,  // the transaction is older than the commit interval
+  kFull,      // no credits left for another handle
+  kFsync,
+  kSync,
+  kLogSpace,  // a checkpoint needs a buffer of the running transaction
+  kRestart,   // a long operation went on in a new handle
+  kNoSpace,   // freed blocks become allocatable by the commit
+  kUnmount,
+};
+inline constexpr int kCommitReasonCount = 8;
+
+// Finishes a block's copy before it is written to the log or home: sets checksums. Called by the
+// commit and checkpoint threads, in ascending order of BlockKind within a transaction, with no lock
+// held. Must be thread-safe. The filesystem implements it (it knows geometry and group table).
+class BlockSealer {
+ public:
+  virtual ~BlockSealer() = default;
+  virtual void Seal(BlockNumber block, format::BlockKind kind, format::BlockSpan copy) = 0;
+};
+
+// File data that must be on the device before a transaction that makes it reachable is committed
+// (data=ordered). fs/ implements it per inode. The journal calls both from the commit thread with
+// no lock held.
+class OrderedData {
+ public:
+  virtual ~OrderedData() = default;
+  // Starts writing all dirty mapped pages; must not wait, must not start a handle.
+  virtual void StartOrderedWrite() = 0;
+  // Waits for what was started by anybody (pages under writeback included). An error does not stop
+  // the commit: it is recorded for the file's fsync.
+  virtual void WaitOrderedWrite() = 0;
+};
+
+class Transaction;
+class Journal;
+
+// Exclusive access to a buffer's bytes within a handle: obtained from Handle::Edit, holds the
+// buffer's mutex until destroyed. Move-only, short-lived; nothing else is locked or waited for
+// while it lives, except other edits taken in any order by the same owner's lock discipline.
+class BlockEdit {
+ public:
+  explicit BlockEdit(BufferRef buffer) : buffer_(std::move(buffer)) {}
+  BlockEdit(BlockEdit&&) = default;
+  BlockEdit& operator=(BlockEdit&&) = delete;
+  ~BlockEdit();  // releases the buffer's mutex
+
+  std::byte* data() { return buffer_->data(); }
+  format::BlockSpan span() { return buffer_->span(); }
+  const BufferRef& buffer() const { return buffer_; }
+
+ private:
+  BufferRef buffer_;
+};
+
+// An open handle on the running transaction. Move-only. Stops when destroyed: unused credits go
+// back. Used by one thread. A shared transaction cannot be rolled back, so an operation that fails
+// after its first Edit must leave the blocks consistent.
+class Handle {
+ public:
+  Handle() = default;
+  Handle(Handle&& other) noexcept;
+  Handle& operator=(Handle&& other) noexcept;
+  ~Handle();
+
+  bool open() const { return transaction_ != nullptr; }
+  Tid tid() const;
+
+  // Write access to a buffer: the block joins the transaction (one credit the first time in this
+  // transaction), its committing version is copied out if need be. Never waits. CHECKs that the
+  // handle has a credit left: worst cases are computed in the operation's credit function.
+  BlockEdit Edit(const BufferRef& buffer);
+
+  // A freed metadata block: it need not be logged or written home any more, older log copies are
+  // revoked (one revoke record), and the cache forgets it. The caller frees it in the allocator.
+  void Revoke(const BufferRef& buffer);
+  // The same by number, for a block whose buffer is not in memory.
+  void RevokeBlock(BlockNumber block);
+
+  // `data` is written before this transaction commits. Added once per transaction however often
+  // called. The journal keeps a reference until the commit is over.
+  void AddOrdered(std::shared_ptr<OrderedData> data);
+
+  // Runs on the commit thread, no lock held, once this transaction is durable (kOk) or the journal
+  // has failed. In order of registration; before waiters of the commit are woken.
+  void OnCommit(std::function<void(Error)> callback);
+
+  // More credits for the same handle; false if the transaction has no room or is locked (then stop
+  // the handle in a consistent state and start another).
+  bool TryExtend(int blocks, int revokes = 0);
+
+  int credits_left() const { return credits_; }
+
+  // Ends the handle now.
+  void Stop();
+
+ private:
+  friend class Journal;
+  Journal* journal_ = nullptr;
+  Transaction* transaction_ = nullptr;
+  int credits_ = 0;  // blocks this handle may still add
+  int revoke_credits_ = 0;
+  OpType type_ = OpType::kMisc;
+  Nanoseconds started_ = 0;
+};
+
+struct JournalOptions {
+  Nanoseconds commit_interval = 5'000'000'000;
+  bool barrier = true;
+  Clock* clock = Clock::System();
+  // No threads: the owner drives commits with CommitNow and checkpoints with CheckpointNow; for
+  // deterministic tests. RequestCommit and WaitCommitted then commit on the caller's thread.
+  bool manual = false;
+};
+
+struct JournalStats {
+  Tid committed_tid = 0;
+  Tid running_tid = 0;
+  uint64_t commits = 0;
+  uint64_t commits_by_reason[kCommitReasonCount] = {};
+  uint64_t handles = 0;
+  uint64_t blocks_logged = 0;       // images
+  uint64_t log_blocks_written = 0;  // with descriptors, revokes, commit records
+  uint64_t flushes = 0;
+  uint64_t checkpointed_blocks = 0;
+  uint64_t start_blocked_locked = 0;  // TryStart answers by reason
+  uint64_t start_blocked_full = 0;
+  uint64_t start_blocked_space = 0;
+  uint64_t credit_leaks = 0;  // J1 violations found (and repaired)
+  // nanoseconds, sums and maxima over commits
+  uint64_t locked_ns = 0, locked_max_ns = 0;
+  uint64_t flushing_ns = 0, flushing_max_ns = 0;
+  uint64_t logging_ns = 0, logging_max_ns = 0;
+  uint64_t commit_ns = 0, commit_max_ns = 0;  // request or lock to finished
+};
+
+// Thread-safe.
+class Journal {
+ public:
+  // Opens a log that is empty or has just been replayed (see replay.h): `log` describes where it
+  // lies and what its superblock says. Starts the commit and checkpoint threads unless manual.
+  // `device`, `cache`, `sealer` outlive the journal.
+  static Result<std::unique_ptr<Journal>> Open(const JournalOptions& options, Device* device,
+                                               BufferCache* cache, BlockSealer* sealer,
+                                               LogArea log);
+  // Precondition: no open handle. Without Close the log keeps what it has (a crash).
+  ~Journal();
+
+  // Joins the running transaction with credits for `blocks` blocks and `revokes` revoke records.
+  // kWouldBlock (and `attempt` told what to wait for): the transaction is locked or full, or log
+  // space is short. kHandleTooLarge: can never fit. kReadOnly: the journal has failed. Nested
+  // handles are not allowed (CHECK by thread-local depth): operations pass their handle down.
+  Result<Handle> TryStart(Attempt& attempt, OpType type, int blocks, int revokes = 0);
+
+  // The largest `blocks` a handle may ask for.
+  int max_handle_blocks() const;
+
+  // True on a thread that has an open handle; wait points check it (J2).
+  static bool ThreadHasHandle();
+
+  // Asks for the commit of `tid` (and what is before it) if it has not been asked for or done.
+  // Never waits.
+  void RequestCommit(Tid tid, CommitReason reason);
+  // Calls `done` once `tid` is durable, or with the error that stopped the journal; at once, on
+  // this thread, if that is so already. Does not by itself ask for the commit. No lock may be held
+  // that `done` takes.
+  void WhenCommitted(Tid tid, std::function<void(Error)> done);
+  // Request and wait. May wait: no lock, no handle.
+  Error Commit(Tid tid, CommitReason reason);
+  // Commits everything that has been done so far; kOk at once if there is nothing.
+  Error CommitAll(CommitReason reason);
+  bool IsCommitted(Tid tid) const;
+  Tid running_tid() const;  // tid a handle started now would get (the running or the next one)
+
+  // Writes everything home and empties the log: for unmount, freeze. May wait.
+  Error Flush();
+
+  // Flush, mark the log empty and stop the threads. Further starts fail with kReadOnly. kIo if the
+  // log could not be emptied (it will be replayed).
+  Error Close();
+
+  // A failed log write or flush, or a caller who met fatal corruption: from now on nothing is
+  // written, waiters get `error`, starts get kReadOnly. The first caller's reason is logged once.
+  // `on_abort` (set by the filesystem) runs once.
+  void Abort(Error error, const std::string& reason);
+  bool aborted() const;
+  void SetOnAbort(std::function<void(Error, const std::string&)> on_abort);
+
+  // Manual mode, and tests.
+  Error CommitNow(CommitReason reason);
+  Error CheckpointNow();
+
+  JournalStats stats() const;
+  const JournalOptions& options() const;
+
+ private:
+  friend class Handle;
+  class Impl;
+  explicit Journal(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sluice
+
+#endif  // SLUICE_JOURNAL_JOURNAL_H_
