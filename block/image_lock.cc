@@ -188,12 +188,12 @@ std::optional<pid_t> ImageLockHolder(const std::string& path) {
   return HolderOf(file);
 }
 
-bool WaitForImageUnlocked(const std::string& path) {
+bool ImageHolderIsUnmounting(const std::string& path) {
   const int fd = OpenForLock(ResolveBackingFile(path));
   if (fd < 0) return false;
-  const bool locked = FlockRetryingSignals(fd, LOCK_SH) == 0;
+  const bool unmounting = HolderIsUnmounting(fd);
   close(fd);
-  return locked;
+  return unmounting;
 }
 
 std::string ResolveBackingFile(const std::string& path) {

@@ -67,9 +67,8 @@ class ImageLock {
 // holder is not visible from here.
 std::optional<pid_t> ImageLockHolder(const std::string& path);
 
-// Waits until nobody holds the image's lock. For umount helpers, which have made sure before that
-// the holder is about to go. False when `path` cannot be opened.
-bool WaitForImageUnlocked(const std::string& path);
+// Whether the image's holder has called MarkUnmounting(). For umount helpers.
+bool ImageHolderIsUnmounting(const std::string& path);
 
 // The file behind `path` when that is a loop device whose backing file can be found, else `path`.
 std::string ResolveBackingFile(const std::string& path);
