@@ -82,7 +82,7 @@ bounded() {
 }
 
 # configure DIR [meson options]: sets up a build directory, or updates one that is there.
-# CC and CXX choose the compiler of a new one.
+# CXX chooses the compiler of a new one.
 configure() {
   local dir=$1
   shift
