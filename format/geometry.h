@@ -40,9 +40,9 @@ struct BlockRange {
 // Immutable; freely copied.
 class Geometry {
  public:
-  // Requires a superblock that ParseSuperblock accepted. kCorrupt if the layout does not fit: packed
-  // metadata or group table reach past the group they begin in, or the journal's runs lie on fixed
-  // metadata.
+  // Requires a superblock that ParseSuperblock accepted. kCorrupt if the layout does not fit:
+  // packed metadata or group table reach past the group they begin in, or the journal's runs lie on
+  // fixed metadata.
   static Result<Geometry> Make(const Superblock& super);
 
   BlockCount block_count() const { return block_count_; }
@@ -104,8 +104,8 @@ class Geometry {
 
   // Sets the bits of the fixed metadata blocks and of blocks past the end in a group's block
   // bitmap that is otherwise left alone; what a group with kGroupBlockUninit has allocated (plus
-  // the journal's runs, which mkfs always writes initialised). Returns the number of fixed blocks in the
-  // group.
+  // the journal's runs, which mkfs always writes initialised). Returns the number of fixed blocks
+  // in the group.
   uint32_t MarkFixedBlocks(GroupNumber group, BlockSpan bitmap) const;
 
   // Sets the bits of an inode bitmap that stand for no inode (those from inodes_per_group on), and
