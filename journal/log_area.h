@@ -43,6 +43,9 @@ class LogArea {
   // there (at least 1).
   uint64_t DeviceOffset(uint64_t index, uint64_t* contiguous) const;
 
+  // Whether physical block `block` belongs to the log.
+  bool Contains(BlockNumber block) const;
+
   // Ring arithmetic: the log index `count` blocks after `index`.
   uint64_t Advance(uint64_t index, uint64_t count) const;
 
@@ -51,7 +54,7 @@ class LogArea {
   // Reads both slots and takes the valid one with the larger generation. kCorrupt if none is.
   Error ReadState(Device* device);
   // Writes `state` with generation + 1 to the slot that the current one does not use. Does not
-  // flush.
+  // flush; the caller flushes before it writes the state again (else both slots could be torn).
   Error WriteState(Device* device);
 
   // Reads or writes log blocks [index, index + data.size()/4096), wrapping in the ring.
@@ -59,17 +62,24 @@ class LogArea {
   Error WriteBlocks(Device* device, uint64_t index, std::span<const std::byte> data,
                     IoKind kind = IoKind::kJournal) const;
 
-  // A number that differs from every incarnation this image had (random).
+  // A number that differs from every incarnation this image had (random, never 0).
   static uint64_t NewIncarnation(uint64_t old);
 
  private:
   struct Run {
     uint64_t start, length;
   };
+  struct Piece {
+    uint64_t offset, bytes;  // on the device
+  };
+  // The contiguous piece of at most `bytes` at ring index `index`.
+  Piece PieceAt(uint64_t index, uint64_t bytes) const;
+
   std::vector<Run> runs_;
   uint64_t blocks_ = 0;
   uint64_t seed_ = 0;
   std::array<uint8_t, 16> uuid_{};
+  uint32_t slot_ = 1;  // the one that `state` was read from or written to
 };
 
 }  // namespace sluice

@@ -23,7 +23,6 @@ struct ReplayReport {
   uint64_t blocks = 0;        // images written home
   uint64_t revoked = 0;       // images skipped
   Tid last_tid = 0;           // of the last replayed transaction
-  std::string problem;        // set with kCorrupt: what and where
 };
 
 // Brings `device` to the state of the last committed transaction and empties the log: images
@@ -31,8 +30,10 @@ struct ReplayReport {
 // and is updated. For a read-only mount or `fsck -n`, give an overlay device (block/
 // overlay_device.h): nothing reaches the image. kCorrupt: the log is damaged in the middle (a
 // record that is not the last is bad although later ones are valid, an image that fails its
-// checksum, a block outside the image): then nothing has been written.
-Result<ReplayReport> Replay(Device* device, const format::Geometry& geometry, LogArea* log);
+// checksum, a block outside the image): then nothing has been written, and `problem`, if not null,
+// says what and where.
+Result<ReplayReport> Replay(Device* device, const format::Geometry& geometry, LogArea* log,
+                            std::string* problem = nullptr);
 
 }  // namespace sluice
 
