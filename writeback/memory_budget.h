@@ -46,12 +46,17 @@ class MemoryBudget {
 
   std::shared_ptr<PageBuffer> NewPage();  // uninitialised
 
-  // kOk below the limit; otherwise asks for writeout (the function set below) and tells `attempt`
-  // to wait until memory is below the limit.
+  // kOk below the limit; otherwise asks for writeout and tells `attempt` to wait until memory is
+  // below the limit or a writeout pass has ended. Past half the limit it asks for writeout too, but
+  // lets the writer go on. Called before a writer takes any lock.
   Error Admit(Attempt& attempt);
-  // Called, with no lock held, when pages in use pass half the limit, and when a writer waits.
+  // What asks for writeout; set once, before the first Admit. Never waits.
   void SetOnPressure(std::function<void()> on_pressure);
+  // A writeout pass has ended: writers that wait look again (the device may be failing).
+  void PassEnded();
 
+  // Whether writeout should go on until memory is well below the limit.
+  bool under_pressure() const { return pages_.load(std::memory_order_relaxed) > limit_pages_ / 4; }
   size_t bytes_in_use() const { return pages_.load(std::memory_order_relaxed) * kBlockSize; }
   size_t limit_bytes() const { return limit_pages_ * kBlockSize; }
 
@@ -61,10 +66,11 @@ class MemoryBudget {
 
   const size_t limit_pages_;
   std::atomic<size_t> pages_{0};
+  std::function<void()> on_pressure_;
   Mutex mutex_;
-  CondVar below_limit_;
+  CondVar changed_;
+  uint64_t passes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<AlignedBuffer> pool_ ABSL_GUARDED_BY(mutex_);
-  std::function<void()> on_pressure_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Dirty file data of one inode: 4 KiB pages by index. The kernel caches clean data, so a page stays
-// here only while it is dirty or being written (or, for a moment, while an operation that must
-// complete a partial page needs it).
+// here only while it is dirty or being written.
 //
-// States of a page: dirty and unmapped (its block is not allocated yet), dirty and mapped, under
-// writeback, clean (kept only while pinned by an attempt). A page under writeback is never changed
-// in place: a writer gets a fresh copy (the I/O keeps the old memory), and the page is dirty again.
+// Every page knows its block. States: dirty, under writeback, both (written again while the I/O
+// runs), clean (kept for a moment while an operation completes a partial page). A page under
+// writeback is never changed in place: a writer gets a fresh copy and the I/O keeps the old memory.
 //
-// Writeout needs neither the inode's lock nor its extents: a mapped page knows its block.
+// Writeout needs neither the inode's lock nor its extents: a page knows its block.
 #ifndef SLUICE_WRITEBACK_PAGE_CACHE_H_
 #define SLUICE_WRITEBACK_PAGE_CACHE_H_
 
@@ -32,12 +31,6 @@ namespace sluice {
 // One page's memory, shared between the cache and the I/O that writes it.
 using PageMemory = std::shared_ptr<PageBuffer>;
 
-// A run of dirty pages that have no block yet.
-struct UnmappedRun {
-  FileBlock first = 0;
-  uint32_t count = 0;
-};
-
 // Thread-safe. Its mutex is below the extent tree's in the lock order and is never held across I/O.
 class PageCache {
  public:
@@ -46,34 +39,30 @@ class PageCache {
   // Precondition: no page under writeback. Dirty pages are dropped (their inode was deleted).
   ~PageCache();
 
-  // --- Writing into pages ---
+  // --- Writing into pages: the caller holds the inode's mutex exclusively ---
 
-  // Whether the page is in memory (dirty, under writeback, or pinned clean).
+  // Whether the page is in memory.
   bool Contains(FileBlock index) const;
-  // Puts a page read from the device (4096 bytes) into the cache, clean, mapped to `block`, unless
-  // the page is there already.
-  void InsertClean(FileBlock index, BlockNumber block, std::span<const std::byte> content);
-  // Drops clean pages (an operation that inserted some is over).
-  void DropClean();
 
-  // Copies `data` into page `index` at `offset` and makes it dirty. A page that is not there is
-  // made with zeros around the data, mapped to `block`, or unmapped if `block` is kNoBlock: the
-  // caller knows that the rest of the block holds nothing (hole, new, or wholly overwritten), or
-  // has inserted it before.
+  // Changes with every write and drop: a page read from the device is put in only if nothing has
+  // changed since before the read.
+  uint64_t version() const;
+  // Puts a page read from the device (4096 bytes) into the cache, clean; false, and nothing done,
+  // if the version has changed. Needs no lock.
+  bool InsertClean(FileBlock index, BlockNumber block, PageMemory content, uint64_t version);
+
+  // Copies `data` into page `index` at `offset` and makes it dirty. A page that is not in memory is
+  // made with zeros around the data: the caller knows that the rest of the block holds nothing, or
+  // has put it in before.
   void Write(FileBlock index, uint32_t offset, std::span<const std::byte> data, BlockNumber block);
 
-  // Zeroes [offset, end) of a page that is in memory, and makes it dirty. False if it is not there.
+  // Puts whole pages, filled by the caller before it opened its handle, in as dirty: consecutive
+  // from page `first` and from `block`. No data is copied.
+  void InsertDirty(FileBlock first, std::span<PageMemory> pages, BlockNumber block);
+
+  // Zeroes [offset, end) of a page that is in memory and makes it dirty, unless it is zero there
+  // already. True if the page is dirty afterwards.
   bool Zero(FileBlock index, uint32_t offset, uint32_t end);
-
-  // --- Mapping ---
-
-  // The first run of dirty unmapped pages at or after `from`.
-  bool FindUnmapped(FileBlock from, UnmappedRun* run) const;
-  // Tells the blocks of pages [first, first + count): consecutive from `block`.
-  void SetMapped(FileBlock first, uint32_t count, BlockNumber block);
-  // Removes dirty unmapped pages of [first, end): their allocation failed, and the write is
-  // refused.
-  void DropUnmapped(FileBlock first, FileBlock end);
 
   // --- Reading ---
 
@@ -84,10 +73,11 @@ class PageCache {
 
   // --- Writeout ---
 
-  // Starts writing the dirty mapped pages of [first, end), merged into large requests; pages
-  // already under writeback stay so (if they are dirty again, WaitWriteout + another call writes
-  // them). Never waits. Returns pages started.
-  size_t StartWriteout(FileBlock first, FileBlock end, IoKind kind, uint64_t flow);
+  // Starts writing dirty pages of [first, end), at most about `max_pages`, merged into large
+  // requests; pages under writeback stay so (if they are dirty again, they are for a later call).
+  // Never waits. Returns pages started. `keep_alive` is held until the I/O is over.
+  size_t StartWriteout(FileBlock first, FileBlock end, IoKind kind, uint64_t flow,
+                       std::shared_ptr<void> keep_alive, size_t max_pages = SIZE_MAX);
   // Calls `done` when none of the pages now under writeback in [first, end) is any more; at once
   // if there are none. The error is that of these writes.
   void WhenWritten(FileBlock first, FileBlock end, std::function<void(Error)> done);
@@ -99,7 +89,8 @@ class PageCache {
   void Drop(FileBlock first, FileBlock end);
 
   size_t dirty_pages() const;
-  bool empty() const;
+  // Whether nothing is dirty or under writeback.
+  bool idle() const;
 
   // Counts failed writeouts; a file descriptor that remembers an older value has an error to
   // report.
@@ -108,16 +99,33 @@ class PageCache {
 
  private:
   class WriteRequest;
-  struct Page;
+  struct Waiter;
+  struct Page {
+    PageMemory memory;
+    BlockNumber block = kNoBlock;
+    bool dirty = false;
+    bool writeback = false;
+  };
+  using Pages = absl::btree_map<FileBlock, Page>;
+
+  // The page's memory, private to the caller's change: a copy if I/O still reads it.
+  std::byte* WritableMemory(Page& page, bool keep_content) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // True if it is the first dirty page.
+  bool MakeDirty(Page& page) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::vector<WriteRequest*> CollectDirty(FileBlock first, FileBlock end, size_t max_pages)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Finish(WriteRequest* request, Error error);
 
   Device* const device_;
   MemoryBudget* const budget_;
   const std::function<void()> on_first_dirty_;
   mutable Mutex mutex_;
+  Pages pages_ ABSL_GUARDED_BY(mutex_);
+  std::vector<WriteRequest*> active_ ABSL_GUARDED_BY(mutex_);
+  size_t dirty_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t version_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<uint64_t> error_sequence_{0};
   std::atomic<Error> last_error_{Error::kOk};
-  struct State;
-  std::unique_ptr<State> state_ ABSL_PT_GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice

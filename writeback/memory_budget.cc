@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "writeback/memory_budget.h"
+
+#include <algorithm>
+
+#include "journal/journal.h"
+
+namespace sluice {
+namespace {
+
+// Free buffers kept for reuse: fresh memory from the kernel costs more than the copy into it.
+constexpr size_t kMaxPooledPages = 8192;
+
+}  // namespace
+
+PageBuffer::~PageBuffer() { budget_->Return(std::move(memory_)); }
+
+MemoryBudget::MemoryBudget(size_t limit_bytes)
+    : limit_pages_(std::max<size_t>(limit_bytes / kBlockSize, 256)) {}
+
+std::shared_ptr<PageBuffer> MemoryBudget::NewPage() {
+  pages_.fetch_add(1, std::memory_order_relaxed);
+  {
+    MutexLock lock(&mutex_);
+    if (!pool_.empty()) {
+      AlignedBuffer memory = std::move(pool_.back());
+      pool_.pop_back();
+      return std::make_shared<PageBuffer>(this, std::move(memory));
+    }
+  }
+  return std::make_shared<PageBuffer>(this, AlignedBuffer(kBlockSize));
+}
+
+void MemoryBudget::Return(AlignedBuffer memory) {
+  const size_t before = pages_.fetch_sub(1, std::memory_order_relaxed);
+  MutexLock lock(&mutex_);
+  if (pool_.size() < kMaxPooledPages) pool_.push_back(std::move(memory));
+  if (before == limit_pages_) changed_.SignalAll();
+}
+
+Error MemoryBudget::Admit(Attempt& attempt) {
+  const size_t pages = pages_.load(std::memory_order_relaxed);
+  if (pages > limit_pages_ / 2 && on_pressure_) on_pressure_();
+  if (pages < limit_pages_) return Error::kOk;
+  return attempt.Block([this] {
+    SLUICE_CHECK(!Journal::ThreadHasHandle());
+    MutexLock lock(&mutex_);
+    const uint64_t passes = passes_;
+    while (pages_.load(std::memory_order_relaxed) >= limit_pages_ && passes_ == passes) {
+      changed_.Wait(&mutex_);
+    }
+    return Error::kOk;
+  });
+}
+
+void MemoryBudget::SetOnPressure(std::function<void()> on_pressure) {
+  on_pressure_ = std::move(on_pressure);
+}
+
+void MemoryBudget::PassEnded() {
+  MutexLock lock(&mutex_);
+  ++passes_;
+  changed_.SignalAll();
+}
+
+}  // namespace sluice
