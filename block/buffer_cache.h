@@ -41,7 +41,7 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
 
   BlockNumber block() const { return block_; }
-  format::BlockKind kind() const { return kind_; }
+  format::BlockKind kind() const { return identity_.kind; }
 
   Mutex& mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
   // Callers hold the mutex or the owner's lock as told above; not annotated, since the second
@@ -52,7 +52,8 @@ class Buffer {
   format::ConstBlockSpan span() const { return format::ConstBlockSpan(bytes_.data(), kBlockSize); }
 
   // The journal's state; null when the journal does not know the buffer. While it is set the
-  // buffer is not evicted. Guarded by the buffer's mutex.
+  // buffer is not evicted, so the journal may keep a plain pointer; who sets or clears it holds a
+  // pin until the mutex is released. Guarded by the buffer's mutex.
   BufferAttachment* attachment() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return attachment_.get(); }
   void set_attachment(std::unique_ptr<BufferAttachment> attachment)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -61,18 +62,30 @@ class Buffer {
   friend class BufferCache;
   friend class BufferRef;
 
-  Buffer(BufferCache* cache, BlockNumber block, format::BlockKind kind)
-      : cache_(cache), block_(block), kind_(kind), bytes_(kBlockSize) {}
+  // Of the bytes. A buffer that is not ready is never handed out, only waited for.
+  enum class State : uint8_t { kEmpty, kReading, kReady, kFailed };
 
-  BufferCache* const cache_;
+  Buffer(BlockNumber block, const format::BlockIdentity& identity)
+      : block_(block), identity_(identity), bytes_(kBlockSize) {}
+  bool Is(const format::BlockIdentity& other) const {
+    return identity_.kind == other.kind && identity_.owner == other.owner &&
+           identity_.generation == other.generation;
+  }
+  // Whether only the cache knows it. It is no longer found, or the shard's mutex is held.
+  bool Unused() const;
+
   const BlockNumber block_;
-  const format::BlockKind kind_;
+  const format::BlockIdentity identity_;
   Mutex mutex_;
   AlignedBuffer bytes_;
   std::unique_ptr<BufferAttachment> attachment_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> attached_{false};  // mirrors attachment_ for the evictor
   std::atomic<int> pins_{0};
-  std::atomic<bool> referenced_{false};  // for the second-chance clock
+  // Guarded by the mutex of the shard.
+  State state_ = State::kEmpty;
+  Error load_error_ = Error::kOk;  // of kFailed
+  bool referenced_ = false;        // for the second-chance clock
+  size_t clock_index_ = 0;
 };
 
 // A pin: the buffer stays in memory, at the same address, while one exists. Copyable.
@@ -140,9 +153,16 @@ class BufferCache {
 
  private:
   struct Shard;
+
+  Shard& ShardOf(BlockNumber block) const;
+  // Makes the buffer ready, or says why not: reads it, or waits for who does. Single flight: of
+  // all threads that miss on a block, one reads. The buffer is pinned.
+  Error Load(Buffer* buffer);
+  Error ReadAndVerify(Buffer* buffer);
+
   Device* const device_;
   const uint64_t seed_;
-  const size_t capacity_blocks_;
+  const size_t shard_capacity_;
   std::unique_ptr<Shard[]> shards_;
 };
 
