@@ -25,6 +25,18 @@ scratch_mounts() {
   awk -v top="$SCRATCH/" 'index($5, top) == 1 { print $5 }' /proc/self/mountinfo | sort -r
 }
 
+# Prints why nothing can be mounted here, or nothing. fusermount3 opens /dev/fuse for others than
+# root, so its mode says little.
+fuse_trouble() {
+  if [ ! -e /dev/fuse ]; then
+    echo "/dev/fuse is missing: load the module (modprobe fuse), or start the container with --device /dev/fuse"
+  elif [ "$(id -u)" -eq 0 ] && ! : 2>/dev/null <>/dev/fuse; then
+    echo "/dev/fuse cannot be opened: this container may not use the device"
+  elif [ "$(id -u)" -ne 0 ] && [ ! -u "$(command -v fusermount3)" ]; then
+    echo "fusermount3 is not there or not set-uid root: only root can mount"
+  fi
+}
+
 unmount() {
   if [ "$(id -u)" -eq 0 ]; then umount "$1"; else fusermount3 -u "$1"; fi
 }
@@ -53,7 +65,7 @@ clean_up() {
     unmount_lazily "$mount" || echo "cannot unmount $mount" >&2
   done
   for pid in $(scratch_processes); do kill -TERM "$pid" 2>/dev/null; done
-  wait_for_processes 10
+  wait_for_processes 3
   for pid in $(scratch_processes); do kill -KILL "$pid" 2>/dev/null; done
   if [ "$(id -u)" -eq 0 ] && [ -e /dev/loop-control ]; then
     while read -r loop file; do

@@ -15,8 +15,9 @@ fail() {
   exit 1
 }
 
-if [ ! -r /dev/fuse ] || [ ! -w /dev/fuse ]; then
-  echo "skipped: /dev/fuse is missing or may not be opened"
+trouble=$(fuse_trouble)
+if [ -n "$trouble" ]; then
+  echo "skipped: $trouble"
   exit 77
 fi
 
