@@ -10,6 +10,10 @@
 // with no lock and no handle held, somebody calls Wait() and runs the operation again. A thread
 // that must not wait hands the Attempt to one that may.
 //
+// An operation that succeeded may still owe something before its caller may be told so: with
+// `-o sync` the commit of its transaction. It leaves that as the Attempt's finish function, and who
+// runs the operation calls Finish() (which may wait) between a success and the answer.
+//
 // This is invariant J2 by construction: no thread waits while it holds an open handle.
 #ifndef SLUICE_BLOCK_ATTEMPT_H_
 #define SLUICE_BLOCK_ATTEMPT_H_
@@ -54,8 +58,25 @@ class Attempt {
   }
   bool must_wait() const { return wait_ != nullptr; }
 
+  // Says what must happen before a success of this operation is told to anybody. `finish` runs
+  // with no lock and no handle held and may wait; its error becomes the operation's result.
+  void BeforeReply(std::function<Error()> finish) { finish_ = std::move(finish); }
+  bool must_finish() const { return finish_ != nullptr; }
+  // kOk at once if there is nothing to do.
+  Error Finish() {
+    if (finish_ == nullptr) return Error::kOk;
+    std::function<Error()> finish = std::exchange(finish_, nullptr);
+    return finish();
+  }
+
+  // True the first time it is asked: an operation that found no space asks once for what deletions
+  // and the running commit will give back, and then answers kNoSpace.
+  bool TakeSpaceRetry() { return std::exchange(space_retry_, false); }
+
  private:
   std::function<Error()> wait_;
+  std::function<Error()> finish_;
+  bool space_retry_ = true;
   absl::InlinedVector<BufferRef, 4> pins_;
 };
 
@@ -63,6 +84,11 @@ inline bool WouldBlock(Error error) { return error == Error::kWouldBlock; }
 template <typename T>
 bool WouldBlock(const Result<T>& result) {
   return result.error() == Error::kWouldBlock;
+}
+inline bool Succeeded(Error error) { return error == Error::kOk; }
+template <typename T>
+bool Succeeded(const Result<T>& result) {
+  return result.ok();
 }
 
 // Runs `operation(Attempt&)` (returning Error or Result<T>) until it no longer has to wait, on a
@@ -72,7 +98,10 @@ std::invoke_result_t<Operation, Attempt&> RunBlocking(Operation&& operation) {
   Attempt attempt;
   for (;;) {
     auto result = operation(attempt);
-    if (!WouldBlock(result)) return result;
+    if (!WouldBlock(result)) {
+      if (Succeeded(result)) RETURN_IF_ERROR(attempt.Finish());
+      return result;
+    }
     RETURN_IF_ERROR(attempt.Wait());
   }
 }

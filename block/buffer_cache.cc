@@ -167,6 +167,7 @@ Error BufferCache::Load(Buffer* buffer) {
     buffer->state_ = Buffer::State::kReading;
   }
   const Error error = ReadAndVerify(buffer);
+  if (error == Error::kCorrupt && on_corrupt_) on_corrupt_(buffer->block_, buffer->identity_);
   MutexLock lock(&shard.mutex);
   buffer->state_ = error == Error::kOk ? Buffer::State::kReady : Buffer::State::kFailed;
   buffer->load_error_ = error;

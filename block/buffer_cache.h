@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -51,6 +52,12 @@ class Buffer {
   format::BlockSpan span() { return format::BlockSpan(bytes_.data(), kBlockSize); }
   format::ConstBlockSpan span() const { return format::ConstBlockSpan(bytes_.data(), kBlockSize); }
 
+  // Whether the owner has checked what lies behind the header (a directory's or an extent tree's
+  // Check function), so that it does so once per load and not at each look. Set by the owner; a
+  // buffer that was read again starts unchecked.
+  bool structure_checked() const { return structure_checked_.load(std::memory_order_acquire); }
+  void set_structure_checked() { structure_checked_.store(true, std::memory_order_release); }
+
   // The journal's state; null when the journal does not know the buffer. While it is set the
   // buffer is not evicted, so the journal may keep a plain pointer; who sets or clears it holds a
   // pin until the mutex is released. Guarded by the buffer's mutex.
@@ -81,6 +88,7 @@ class Buffer {
   std::unique_ptr<BufferAttachment> attachment_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> attached_{false};  // mirrors attachment_ for the evictor
   std::atomic<int> pins_{0};
+  std::atomic<bool> structure_checked_{false};
   // Guarded by the mutex of the shard.
   State state_ = State::kEmpty;
   Error load_error_ = Error::kOk;  // of kFailed
@@ -142,6 +150,11 @@ class BufferCache {
   // still keep the memory for a while; a later Get or GetNew makes another buffer.
   void Forget(BlockNumber block);
 
+  // Told of each block that did not verify when it was read, on the thread that read it, with no
+  // lock held. Set before the cache is shared.
+  using OnCorrupt = std::function<void(BlockNumber, const format::BlockIdentity&)>;
+  void SetOnCorrupt(OnCorrupt on_corrupt) { on_corrupt_ = std::move(on_corrupt); }
+
   // Counters for stat; values may be slightly old.
   struct Stats {
     uint64_t hits, misses, blocks, evictions;
@@ -164,6 +177,7 @@ class BufferCache {
   const uint64_t seed_;
   const size_t shard_capacity_;
   std::unique_ptr<Shard[]> shards_;
+  OnCorrupt on_corrupt_;
 };
 
 }  // namespace sluice
