@@ -32,6 +32,10 @@ class ReceiveBuffer {
   std::byte* data() { return memory_ + kHeaderOffset; }
   static constexpr size_t capacity() { return kBytes - kHeaderOffset; }
 
+  // The page-aligned part, for those who only want such memory.
+  std::byte* payload() { return memory_ + kPage; }
+  static constexpr size_t payload_capacity() { return kMaxWrite; }
+
  private:
   static constexpr size_t kPage = 4096;
   static constexpr size_t kHeaderOffset = kPage - 80;

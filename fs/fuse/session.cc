@@ -4,6 +4,7 @@
 #include "fs/fuse/session.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -75,13 +76,13 @@ Session::Session(int fd, const fuse_lowlevel_ops& operations, Handler* handler, 
   fuse_args args = FUSE_ARGS_INIT(debug ? 2 : 1, argv.data());
   fuse_ = fuse_session_new(&args, &operations, sizeof(operations), this);
   fuse_opt_free_args(&args);
-  if (fuse_ == nullptr) return;
   fuse_custom_io io{};
   io.writev = &Session::WriteHook;
   io.read = &Session::ReadHook;
-  if (fuse_session_custom_io(fuse_, &io, fd) == 0) return;
-  fuse_session_destroy(fuse_);
+  if (fuse_ != nullptr && fuse_session_custom_io(fuse_, &io, fd) == 0) return;
+  if (fuse_ != nullptr) fuse_session_destroy(fuse_);
   fuse_ = nullptr;
+  close(fd);  // libfuse has not taken it; the kernel ends the connection
 }
 
 Session::~Session() {
