@@ -7,17 +7,15 @@
 #define SLUICE_FS_RANGE_LOCK_H_
 
 #include <cstdint>
-#include <list>
-#include <memory>
 
+#include "absl/container/inlined_vector.h"
 #include "base/error.h"
 #include "base/mutex.h"
 #include "block/attempt.h"
 
 namespace sluice {
 
-// Thread-safe. FIFO among those that conflict: a waiting exclusive request is not starved by a
-// stream of shared ones.
+// Thread-safe. A stream of shared requests does not starve an exclusive one that waits.
 class RangeLock {
  public:
   enum class Mode { kShared, kExclusive };
@@ -39,22 +37,33 @@ class RangeLock {
   };
 
   RangeLock() = default;
-  ~RangeLock();
+  ~RangeLock();  // precondition: not held
 
-  // Bytes [start, end). Answers kWouldBlock, and tells `attempt` to wait for its turn, if somebody
-  // conflicting holds or was waiting before. The turn is kept in the attempt's wait until the next
-  // TryAcquire of the same request asks again.
+  // Bytes [start, end). Answers kWouldBlock, and tells `attempt` to wait until nobody conflicting
+  // holds the lock. The lock's owner must stay alive until that wait is over.
   Result<Token> TryAcquire(Attempt& attempt, uint64_t start, uint64_t end, Mode mode);
 
  private:
-  struct Entry;
+  struct Range {
+    uint64_t start;
+    uint64_t end;
+    Mode mode;
+  };
+  struct Held {
+    uint64_t id;
+    Range range;
+  };
+
+  bool Conflicts(const Range& range) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Error Wait(const Range& range);
   void Release(uint64_t id);
 
   Mutex mutex_;
   CondVar released_;
-  std::list<Entry> held_ ABSL_GUARDED_BY(mutex_);
+  absl::InlinedVector<Held, 4> held_ ABSL_GUARDED_BY(mutex_);
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
-  uint64_t waiting_exclusive_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Exclusive requests in their wait: while there are any, new shared ones queue up behind them.
+  int exclusive_waiters_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace sluice

@@ -130,23 +130,22 @@ void PageCache::InsertDirty(FileBlock first, std::span<PageMemory> pages, BlockN
   if (first_dirty) on_first_dirty_();
 }
 
-bool PageCache::Zero(FileBlock index, uint32_t offset, uint32_t end) {
+void PageCache::Zero(FileBlock index, uint32_t offset, uint32_t end) {
   bool first_dirty = false;
   {
     MutexLock lock(&mutex_);
     auto entry = pages_.find(index);
-    if (entry == pages_.end()) return false;
+    if (entry == pages_.end()) return;
     Page& page = entry->second;
     const std::byte* old = page.memory->data();
     const bool zero =
         std::all_of(old + offset, old + end, [](std::byte value) { return value == std::byte{0}; });
-    if (zero) return page.dirty;
+    if (zero) return;
     std::byte* memory = page.dirty ? page.memory->data() : WritableMemory(page, true);
     std::memset(memory + offset, 0, end - offset);
     first_dirty = MakeDirty(page);
   }
   if (first_dirty) on_first_dirty_();
-  return true;
 }
 
 bool PageCache::Read(FileBlock index, uint32_t offset, std::span<std::byte> out) const {

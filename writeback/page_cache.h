@@ -60,9 +60,9 @@ class PageCache {
   // from page `first` and from `block`. No data is copied.
   void InsertDirty(FileBlock first, std::span<PageMemory> pages, BlockNumber block);
 
-  // Zeroes [offset, end) of a page that is in memory and makes it dirty, unless it is zero there
-  // already. True if the page is dirty afterwards.
-  bool Zero(FileBlock index, uint32_t offset, uint32_t end);
+  // Zeroes [offset, end) of the page, if it is in memory, and makes it dirty unless it was zero
+  // there already.
+  void Zero(FileBlock index, uint32_t offset, uint32_t end);
 
   // --- Reading ---
 

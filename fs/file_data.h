@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What reading, writing and truncating a regular file share. Private to fs/.
+#ifndef SLUICE_FS_FILE_DATA_H_
+#define SLUICE_FS_FILE_DATA_H_
+
+#include "base/error.h"
+#include "base/units.h"
+#include "block/attempt.h"
+#include "fs/extent_tree.h"
+#include "fs/filesystem_impl.h"
+#include "fs/inode.h"
+
+namespace sluice {
+
+inline FileBlock PageOf(uint64_t offset) { return offset >> kBlockShift; }
+inline uint32_t OffsetInPage(uint64_t offset) {
+  return static_cast<uint32_t>(offset & (kBlockSize - 1));
+}
+// An inode's record: its inode table block.
+inline constexpr int kInodeRecordCredits = 1;
+inline constexpr FileBlock kEndOfFileBlocks = format::kMaxFileBlocks;
+
+ExtentTree TreeOf(Filesystem::Impl* fs, const InodeRef& inode);
+
+// Sees to it that page `index` is in memory if the file has written data there: kWouldBlock while
+// it is read. `*mapping` gets what the extent tree says; a hole or unwritten block needs no page.
+// The inode's mutex is held.
+Error EnsurePage(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode, FileBlock index,
+                 Mapping* mapping);
+
+// The block that holds the end of the file may carry bytes behind it (a write that a crash cut off
+// from its size). Before the size grows past it they must be zero: brings the page in and zeroes
+// its tail; the size change must be ordered behind it. The inode's mutex is held.
+Error ZeroTail(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode);
+
+// Claims between `at_least` and `count` blocks. Out of space, it first has freed blocks committed
+// (kWouldBlock), then takes less. kNoSpace if not even `at_least` are to be had.
+Result<BlockReservation> ReserveBlocks(Filesystem::Impl* fs, Attempt& attempt, BlockNumber goal,
+                                       BlockCount count, BlockCount at_least, bool privileged);
+
+// The inode's dirty pages reach the device before the handle's transaction commits.
+void JoinOrdered(Handle& handle, const InodeRef& inode);
+
+// A truncate that had to stop between two handles goes on; kOk at once if there is none. Must be
+// done before the file grows again. The inode's mutex is held.
+Error ContinueTruncate(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode);
+
+// Clears set-user-id, and set-group-id of group-executable files, as write(2) and truncate(2) do.
+void DropPrivileges(InodeFields* fields);
+
+}  // namespace sluice
+
+#endif  // SLUICE_FS_FILE_DATA_H_

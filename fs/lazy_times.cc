@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fs/file_data.h"
+#include "fs/filesystem_impl.h"
+
+namespace sluice {
+
+Error WriteLazyFields(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode) {
+  MutexLock lock(&inode->mutex);
+  // A deleted inode's record belongs to nobody any more.
+  if (!inode->lazy_dirty || inode->fields.mode == 0) return Error::kOk;
+  ASSIGN_OR_RETURN(Handle handle,
+                   fs->journal->TryStart(attempt, OpType::kInode, kInodeRecordCredits));
+  inode->WriteBack(handle, /*data_reachability=*/false);
+  inode->lazy_dirty = false;
+  return Error::kOk;
+}
+
+}  // namespace sluice
