@@ -2,7 +2,7 @@
 //
 // Who owns which block. The bitmap in a group's buffer is the journaled truth; the allocator's own
 // bitmap of a loaded group is what may be handed out: truth minus blocks whose freeing transaction
-// is not durable yet (J4).
+// is not durable yet (J4). Loaded groups stay in memory (8 KiB each).
 //
 // Two phases, as everywhere: Reserve (no handle; may answer kWouldBlock while a bitmap is read)
 // claims blocks in loaded groups; Allocate (under the handle) turns a claim into blocks and can
@@ -57,8 +57,8 @@ class BlockAllocator {
   // Claims `count` blocks, loading bitmaps near `goal` (a block number, 0: anywhere) until loaded
   // groups hold that many unclaimed free ones. kWouldBlock: a bitmap is being read. kNoSpace: fewer
   // than `count` are free and unclaimed in all (pending ones not counted; only `privileged` callers
-  // may use the reserve). A bitmap that fails its checksum takes its group out of use and is
-  // reported through `on_corrupt`.
+  // may use the reserve). A bitmap that fails its checks or cannot be read takes its group out of
+  // use and is reported through `on_corrupt`.
   Result<BlockReservation> Reserve(Attempt& attempt, BlockNumber goal, BlockCount count,
                                    bool privileged);
 
@@ -74,7 +74,8 @@ class BlockAllocator {
   // Gives blocks back: at once in the bitmap (under the handle), allocatable again when the
   // handle's transaction is durable. The run may span groups; each costs kCreditsPerRun. The
   // groups' bitmaps must be loaded: PrepareFree first. kCorrupt (nothing changed) if a block of it
-  // is free already or fixed metadata.
+  // is free already or fixed metadata. PrepareFree checks the same; its kCorrupt or kIo may also
+  // say that the bitmap is out of use.
   Error PrepareFree(Attempt& attempt, BlockRun run);
   Error Free(Handle& handle, BlockRun run);
 
@@ -82,8 +83,11 @@ class BlockAllocator {
   BlockCount available(bool privileged) const;
   bool HasPending() const;
 
-  // A start for the search for data of an inode in `group`: spreads groups' load as ext4 does.
+  // A start for the search for data of an inode in `group`: behind the last small allocation for
+  // that group, so that small files lie one behind the other.
   BlockNumber GoalForGroup(GroupNumber group) const;
+
+  const format::Geometry& geometry() const;
 
   // Runs of free blocks, for FITRIM and reports later; and for tests: recounts a loaded group and
   // compares with its descriptor.

@@ -5,6 +5,7 @@
 #ifndef SLUICE_ALLOC_INODE_ALLOCATOR_H_
 #define SLUICE_ALLOC_INODE_ALLOCATOR_H_
 
+#include <functional>
 #include <memory>
 
 #include "alloc/group_table.h"
@@ -36,7 +37,9 @@ class InodeAllocator {
 
   // Chooses a group for a child of `parent` (a directory's own spreading if `directory`), loads its
   // inode bitmap and the inode table block of a free number, and claims that number in memory for
-  // the caller. kWouldBlock while something is read; kNoSpace: no free inode.
+  // the caller. kWouldBlock while something is read, or while others hold all numbers of the
+  // table block that comes next; kNoSpace: no free inode (HasPending: a commit would give some).
+  // Groups that cannot be read or fail their checks are taken out of use.
   Result<InodeReservation> Prepare(Attempt& attempt, InodeNumber parent, bool directory);
 
   // Marks the reserved number used, moves the high-water mark (a table block beyond it is created,
@@ -50,8 +53,15 @@ class InodeAllocator {
   Error PrepareFree(Attempt& attempt, InodeNumber ino);
   Error Free(Handle& handle, InodeNumber ino, bool directory);
 
+  // Whether numbers were freed that a commit makes available.
+  bool HasPending() const;
+
+  // Runs once per corrupt group, on the thread that found it, with a lock held: must not call back.
+  void SetOnCorrupt(std::function<void(GroupNumber)> on_corrupt);
+
   // Whether the number is marked used in the bitmap (after an attempt loaded it): a lookup of a
-  // stale handle must not read records beyond the high-water mark.
+  // stale handle must not read records beyond the high-water mark. Numbers that do not exist are
+  // not used.
   Result<bool> IsUsed(Attempt& attempt, InodeNumber ino);
 
  private:
@@ -73,8 +83,7 @@ class InodeReservation {
   friend class InodeAllocator;
   InodeAllocator::Impl* allocator_ = nullptr;
   InodeNumber ino_ = 0;
-  BufferRef bitmap_;
-  BufferRef table_block_;  // null: beyond the high-water mark
+  BufferRef table_block_;  // null: was beyond the high-water mark
 };
 
 }  // namespace sluice
