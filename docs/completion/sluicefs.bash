@@ -38,15 +38,15 @@ _sluicefs() {
       ;;
     mkfs.sluicefs:-U) mapfile -t COMPREPLY < <(compgen -W random -- "$cur"); return ;;
     mkfs.sluicefs:-J) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -W size= -- "$cur"); return ;;
-    mkfs.sluicefs:-[LNi]) return ;;
+    mkfs.sluicefs:-[LNim]) return ;;
   esac
   case $command:$cur in
     sluicefs:-* | mount.sluicefs:-*)
       mapfile -t COMPREPLY < <(compgen -W '-o -f -d -h -V --help --version' -- "$cur") ;;
     mkfs.sluicefs:-*)
-      mapfile -t COMPREPLY < <(compgen -W '-L -U -N -i -J -n -F -q -V --prealloc --version' -- "$cur") ;;
+      mapfile -t COMPREPLY < <(compgen -W '-L -U -N -i -J -m -n -F -q -V --prealloc --reproducible --json --help --version' -- "$cur") ;;
     fsck.sluicefs:-*)
-      mapfile -t COMPREPLY < <(compgen -W '-n -p -y -a -f -v -V --json --version' -- "$cur") ;;
+      mapfile -t COMPREPLY < <(compgen -W '-n -p -y -a -f -v -V --json --help --version' -- "$cur") ;;
     *) _sluicefs_image ;;
   esac
 }
