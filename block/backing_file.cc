@@ -166,28 +166,24 @@ void BackingFile::OpenDirect(const std::string& path) {
   direct_fd_ = fd;
 }
 
-int BackingFile::FdFor(uint64_t offset, uint64_t length, bool* needs_aligned_memory) const {
-  const bool direct = direct_fd_ >= 0 && (offset | length) % range_alignment_ == 0;
-  *needs_aligned_memory = direct;
-  return direct ? direct_fd_ : buffered_fd_;
+bool BackingFile::MayBeDirect(uint64_t offset, uint64_t length) const {
+  return direct_fd_ >= 0 && (offset | length) % range_alignment_ == 0;
 }
 
-bool BackingFile::MemoryAligned(const iovec& piece) const {
-  return reinterpret_cast<uintptr_t>(piece.iov_base) % memory_alignment_ == 0 &&
-         piece.iov_len % range_alignment_ == 0;
+bool BackingFile::MemoryAligned(std::span<const iovec> pieces) const {
+  return std::all_of(pieces.begin(), pieces.end(), [this](const iovec& piece) {
+    return reinterpret_cast<uintptr_t>(piece.iov_base) % memory_alignment_ == 0 &&
+           piece.iov_len % range_alignment_ == 0;
+  });
 }
 
 Error BackingFile::Transfer(IoOp op, uint64_t offset, std::span<const iovec> pieces) {
   const uint64_t length = TotalLength(pieces);
-  bool direct = false;
-  const int fd = FdFor(offset, length, &direct);
-  if (!direct || std::all_of(pieces.begin(), pieces.end(),
-                             [this](const iovec& piece) { return MemoryAligned(piece); })) {
-    return TransferAll(op, fd, offset, pieces);
-  }
+  if (!MayBeDirect(offset, length)) return TransferAll(op, buffered_fd_, offset, pieces);
+  if (MemoryAligned(pieces)) return TransferAll(op, direct_fd_, offset, pieces);
   BounceBuffer bounce(op, length, pieces);
   const iovec piece = bounce.piece();
-  RETURN_IF_ERROR(TransferAll(op, fd, offset, {&piece, 1}));
+  RETURN_IF_ERROR(TransferAll(op, direct_fd_, offset, {&piece, 1}));
   if (op == IoOp::kRead) bounce.CopyOut(pieces);
   return Error::kOk;
 }

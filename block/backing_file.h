@@ -23,8 +23,8 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "base/aligned_buffer.h"
 #include "base/error.h"
 #include "block/device.h"
@@ -63,11 +63,12 @@ class BackingFile {
   Error Flush();
   Error Discard(uint64_t offset, uint64_t length);
 
-  // For those who do the transfer themselves: the descriptor for this range, and whether memory
-  // must be aligned to memory_alignment() for it.
-  int FdFor(uint64_t offset, uint64_t length, bool* needs_aligned_memory) const;
-  bool MemoryAligned(const iovec& piece) const;
-  int sync_fd() const { return buffered_fd_; }
+  // For those who do the transfer themselves: whether a range may go through direct_fd(), and
+  // whether these pieces may without a bounce buffer.
+  bool MayBeDirect(uint64_t offset, uint64_t length) const;
+  bool MemoryAligned(std::span<const iovec> pieces) const;
+  int direct_fd() const { return direct_fd_; }
+  int buffered_fd() const { return buffered_fd_; }
   // Files fdatasync's result (an errno, 0 for success) and returns what the flush is to answer.
   Error FlushResult(int number);
   bool flush_failed() const { return flush_failed_.load(std::memory_order_acquire); }
@@ -109,11 +110,12 @@ class PieceCursor {
   }
   bool done() const { return next_ == pieces_.size(); }
   iovec* data() { return pieces_.data() + next_; }
-  int count() const;  // at most what one system call takes
+  size_t left() const { return pieces_.size() - next_; }
+  int count() const;  // left, but at most what one system call takes
   void Advance(uint64_t bytes);
 
  private:
-  std::vector<iovec> pieces_;
+  absl::InlinedVector<iovec, 4> pieces_;
   size_t next_ = 0;
 };
 

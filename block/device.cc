@@ -81,14 +81,16 @@ Error Device::Discard(uint64_t offset, uint64_t length) {
   return request.Run(this);
 }
 
+Error CheckRange(const Device& device, IoOp op, uint64_t offset, uint64_t length) {
+  if (op != IoOp::kRead && device.read_only()) return Error::kReadOnly;
+  const uint64_t size = device.size();
+  const bool inside = offset <= size && length <= size - offset;
+  return Aligned(offset) && Aligned(length) && inside ? Error::kOk : Error::kInvalid;
+}
+
 Error CheckRequest(const Device& device, const IoRequest& request) {
   if (request.op == IoOp::kFlush) return Error::kOk;
-  if (request.op != IoOp::kRead && device.read_only()) return Error::kReadOnly;
-  const uint64_t size = device.size();
-  if (!Aligned(request.offset) || !Aligned(request.length) || request.offset > size ||
-      request.length > size - request.offset) {
-    return Error::kInvalid;
-  }
+  RETURN_IF_ERROR(CheckRange(device, request.op, request.offset, request.length));
   if (request.op == IoOp::kDiscard) return Error::kOk;
   uint64_t sum = 0;
   for (std::span<std::byte> buffer : request.buffers) {

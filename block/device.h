@@ -84,6 +84,8 @@ class Device {
 // discard on a read-only device) or kInvalid (not aligned, outside the device, or a length that is
 // not the sum of the buffers).
 Error CheckRequest(const Device& device, const IoRequest& request);
+// The same for a range alone, for the blocking forms.
+Error CheckRange(const Device& device, IoOp op, uint64_t offset, uint64_t length);
 
 }  // namespace sluice
 
