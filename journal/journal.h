@@ -63,9 +63,11 @@ enum class CommitReason : uint8_t {
 };
 inline constexpr int kCommitReasonCount = 8;
 
-// Finishes a block's copy before it is written to the log or home: sets checksums. Called by the
-// commit and checkpoint threads, in ascending order of BlockKind within a transaction, with no lock
-// held. Must be thread-safe. The filesystem implements it (it knows geometry and group table).
+// Finishes a block's copy before it is written to the log: sets checksums. Called by the commit
+// thread only, in ascending order of BlockKind within a transaction, with no lock held. What it
+// changed is kept and written home with the block, so checkpoint never seals: a checksum that a
+// later commit has noted in the group table cannot leak into an older version's home copy. The
+// filesystem implements it (it knows geometry and group table).
 class BlockSealer {
  public:
   virtual ~BlockSealer() = default;
@@ -154,7 +156,25 @@ class Handle {
   int credits_ = 0;  // blocks this handle may still add
   int revoke_credits_ = 0;
   OpType type_ = OpType::kMisc;
-  Nanoseconds started_ = 0;
+  int revokes_used_ = 0;
+  int revokes_asked_ = 0;
+};
+
+// The ordering points of commit and checkpoint, in the order in which a transaction meets them.
+// Tests stop, fail or crash there.
+enum class JournalPoint : uint8_t {
+  kLocked,         // no new handle joins
+  kSwitched,       // drained; a new running transaction may start; nothing copied yet
+  kCopied,         // every block's version of this transaction has been copied and sealed
+  kRecordWritten,  // log blocks without the commit record
+  kDataWritten,    // ordered data
+  kRecordFlushed,
+  kCommitWritten,
+  kCommitFlushed,
+  kCheckpointWritten,
+  kCheckpointFlushed,
+  kTailWritten,
+  kTailFlushed,
 };
 
 struct JournalOptions {
@@ -164,6 +184,14 @@ struct JournalOptions {
   // No threads: the owner drives commits with CommitNow and checkpoints with CheckpointNow; for
   // deterministic tests. RequestCommit and WaitCommitted then commit on the caller's thread.
   bool manual = false;
+
+  // Tests. `on_point` is called with no lock held, on the thread that commits or checkpoints.
+  std::function<void(JournalPoint)> on_point;
+  // J1: a debug build aborts on a leaked credit unless this is set; then it reports and repairs,
+  // as a release build does.
+  bool report_credit_leaks = false;
+  // Plants the fault that J1 is there to catch: credits lost by each handle that stops.
+  int leak_credits_per_handle = 0;
 };
 
 struct JournalStats {
@@ -187,7 +215,7 @@ struct JournalStats {
   uint64_t commit_ns = 0, commit_max_ns = 0;  // request or lock to finished
 };
 
-// Thread-safe.
+// Thread-safe. The destructor may find transactions that were never committed: they are lost.
 class Journal {
  public:
   // Opens a log that is empty or has just been replayed (see replay.h): `log` describes where it
@@ -196,7 +224,8 @@ class Journal {
   static Result<std::unique_ptr<Journal>> Open(const JournalOptions& options, Device* device,
                                                BufferCache* cache, BlockSealer* sealer,
                                                LogArea log);
-  // Precondition: no open handle. Without Close the log keeps what it has (a crash).
+  // Precondition: no open handle. Without Close the log keeps what it has (a crash); callbacks that
+  // are still waiting get kShutdown.
   ~Journal();
 
   // Joins the running transaction with credits for `blocks` blocks and `revokes` revoke records.
@@ -234,12 +263,15 @@ class Journal {
 
   // A failed log write or flush, or a caller who met fatal corruption: from now on nothing is
   // written, waiters get `error`, starts get kReadOnly. The first caller's reason is logged once.
-  // `on_abort` (set by the filesystem) runs once.
+  // `on_abort` (set by the filesystem) runs once, on the failing thread, whatever locks that holds:
+  // it may only set flags and log. OnCommit and WhenCommitted callbacks get the error on the commit
+  // thread.
   void Abort(Error error, const std::string& reason);
   bool aborted() const;
   void SetOnAbort(std::function<void(Error, const std::string&)> on_abort);
 
-  // Manual mode, and tests.
+  // Manual mode, and tests. CheckpointNow writes home what is committed and not modified again, and
+  // moves the tail as far as that allows; it commits nothing.
   Error CommitNow(CommitReason reason);
   Error CheckpointNow();
 

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Handles: starting, editing, revoking, stopping. Nothing here waits but the closures given to the
+// attempt, which run when the thread holds nothing.
+#include <utility>
+
+#include "base/check.h"
+#include "journal/journal_impl.h"
+
+namespace sluice {
+namespace {
+
+thread_local int open_handles_of_thread = 0;
+
+}  // namespace
+
+bool Journal::ThreadHasHandle() { return open_handles_of_thread > 0; }
+
+BlockEdit::~BlockEdit() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  if (buffer_) buffer_->mutex().Unlock();
+}
+
+Handle::Handle(Handle&& other) noexcept { *this = std::move(other); }
+
+Handle& Handle::operator=(Handle&& other) noexcept {
+  if (this == &other) return *this;
+  Stop();
+  journal_ = other.journal_;
+  transaction_ = std::exchange(other.transaction_, nullptr);
+  credits_ = other.credits_;
+  revoke_credits_ = other.revoke_credits_;
+  type_ = other.type_;
+  revokes_used_ = other.revokes_used_;
+  revokes_asked_ = other.revokes_asked_;
+  return *this;
+}
+
+Handle::~Handle() { Stop(); }
+
+Tid Handle::tid() const {
+  SLUICE_CHECK(open());
+  return transaction_->tid();
+}
+
+// The mutex is released by the BlockEdit.
+BlockEdit Handle::Edit(const BufferRef& buffer) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  SLUICE_CHECK(open());
+  buffer->mutex().Lock();
+  journal_->impl_->FileForEdit(this, buffer);
+  return BlockEdit(buffer);
+}
+
+void Handle::Revoke(const BufferRef& buffer) {
+  SLUICE_CHECK(open());
+  journal_->impl_->Revoke(this, buffer->block(), buffer);
+}
+
+void Handle::RevokeBlock(BlockNumber block) {
+  SLUICE_CHECK(open());
+  journal_->impl_->Revoke(this, block, journal_->impl_->FindAttached(block));
+}
+
+void Handle::AddOrdered(std::shared_ptr<OrderedData> data) {
+  SLUICE_CHECK(open());
+  transaction_->AddOrdered(std::move(data));
+}
+
+void Handle::OnCommit(std::function<void(Error)> callback) {
+  SLUICE_CHECK(open());
+  transaction_->AddCallback(std::move(callback));
+}
+
+bool Handle::TryExtend(int blocks, int revokes) {
+  SLUICE_CHECK(open());
+  return journal_->impl_->TryExtend(this, blocks, revokes);
+}
+
+void Handle::Stop() {
+  if (!open()) return;
+  journal_->impl_->StopHandle(this);
+  transaction_ = nullptr;
+  --open_handles_of_thread;
+}
+
+Result<Handle> Journal::Impl::TryStart(Journal* journal, Attempt& attempt, OpType type, int blocks,
+                                       int revokes) {
+  SLUICE_CHECK(!ThreadHasHandle());
+  SLUICE_CHECK(blocks >= 0 && revokes >= 0);
+  const int credits = blocks + RevokeBlocks(revokes);
+  if (credits > limits_.max_handle) return Error::kHandleTooLarge;
+
+  Handle handle;
+  StartBlock block;
+  Tid tid = 0;
+  {
+    MutexLock lock(&mutex_);
+    if (aborted_ || closed_) return Error::kReadOnly;
+    block = JoinLocked(credits);
+    if (running_ != nullptr) tid = running_->tid();
+    if (block == StartBlock::kNone) handle.transaction_ = running_.get();
+  }
+  if (block != StartBlock::kNone) return attempt.Block(WaitFor(block, tid));
+  handle.journal_ = journal;
+  handle.credits_ = blocks;
+  handle.revoke_credits_ = revokes;
+  handle.revokes_asked_ = revokes;
+  handle.type_ = type;
+  ++open_handles_of_thread;
+  return handle;
+}
+
+Journal::Impl::StartBlock Journal::Impl::JoinLocked(int credits) {
+  if (running_ != nullptr && locked_) {
+    ++stats_.start_blocked_locked;
+    return StartBlock::kLocked;
+  }
+  if (running_ != nullptr && outstanding_ + credits > limits_.max_transaction) {
+    ++stats_.start_blocked_full;
+    RequestRunningLocked(CommitReason::kFull);
+    return StartBlock::kFull;
+  }
+  // J5: a commit never waits for space, so what joins must have it beforehand.
+  if (!HasSpaceLocked()) {
+    ++stats_.start_blocked_space;
+    checkpoint_work_.Signal();
+    return StartBlock::kSpace;
+  }
+  if (running_ == nullptr) StartTransactionLocked();
+  outstanding_ += credits;
+  ++open_handles_;
+  ++stats_.handles;
+  return StartBlock::kNone;
+}
+
+void Journal::Impl::StartTransactionLocked() {
+  running_ = std::make_unique<Transaction>(next_tid_++);
+  outstanding_ = limits_.overhead;
+  revokes_charged_ = 0;
+  requested_ = false;
+  reason_ = CommitReason::kInterval;
+  requested_at_ = 0;
+  started_at_ = Now();
+  commit_work_.Signal();
+}
+
+std::function<Error()> Journal::Impl::WaitFor(StartBlock block, Tid tid) {
+  if (block == StartBlock::kSpace) return [this] { return WaitForSpace(); };
+  return [this, tid] { return WaitForSwitch(tid); };
+}
+
+Error Journal::Impl::WaitForSwitch(Tid tid) {
+  SLUICE_CHECK(!ThreadHasHandle());  // J2
+  if (options_.manual) {
+    // How it ended is the next start's to tell.
+    IgnoreError(CommitRunning(CommitReason::kFull));
+    return Error::kOk;
+  }
+  MutexLock lock(&mutex_);
+  while (!aborted_ && !stop_ && running_ != nullptr && running_->tid() == tid) {
+    switched_.Wait(&mutex_);
+  }
+  return Error::kOk;
+}
+
+Error Journal::Impl::WaitForSpace() {
+  SLUICE_CHECK(!ThreadHasHandle());  // J2
+  if (options_.manual) {
+    IgnoreError(CheckpointUntil(Until::kSpace, 0, IoKind::kSyncWrite));
+    return Error::kOk;
+  }
+  MutexLock lock(&mutex_);
+  ++space_waiters_;
+  while (!aborted_ && !closed_ && !stop_ && !HasSpaceLocked()) {
+    checkpoint_work_.Signal();
+    space_.Wait(&mutex_);
+  }
+  --space_waiters_;
+  return Error::kOk;
+}
+
+uint64_t Journal::Impl::FreeLocked() const { return ring_.Free(tail_, head_); }
+
+bool Journal::Impl::HasSpaceLocked() const {
+  return FreeLocked() >= static_cast<uint64_t>(committing_reserved_ + limits_.max_transaction);
+}
+
+void Journal::Impl::StopHandle(Handle* handle) {
+  MutexLock lock(&mutex_);
+  // Revoke records are charged in whole blocks; the handle asked for its share rounded up, which
+  // is never less than what the sum grows by.
+  const int owed = RevokeBlocks(revokes_charged_);
+  revokes_charged_ += handle->revokes_used_;
+  const int kept = RevokeBlocks(revokes_charged_) - owed;
+  outstanding_ -= handle->credits_ + RevokeBlocks(handle->revokes_asked_) - kept;
+  outstanding_ += options_.leak_credits_per_handle;
+  if (--open_handles_ == 0 && locked_) drained_.Signal();
+}
+
+bool Journal::Impl::TryExtend(Handle* handle, int blocks, int revokes) {
+  SLUICE_CHECK(blocks >= 0 && revokes >= 0);
+  MutexLock lock(&mutex_);
+  const int credits = blocks + RevokeBlocks(handle->revokes_asked_ + revokes) -
+                      RevokeBlocks(handle->revokes_asked_);
+  if (locked_ || outstanding_ + credits > limits_.max_transaction) return false;
+  outstanding_ += credits;
+  handle->credits_ += blocks;
+  handle->revoke_credits_ += revokes;
+  handle->revokes_asked_ += revokes;
+  return true;
+}
+
+void Journal::Impl::FileForEdit(Handle* handle, const BufferRef& buffer) {
+  JournalBuffer* state = JournalStateOf(buffer.get());
+  const Tid tid = handle->transaction_->tid();
+  if (state != nullptr && state->filed_tid == tid) return;
+  SLUICE_CHECK(handle->credits_ > 0);
+  --handle->credits_;
+  if (state == nullptr) {
+    auto fresh = std::make_unique<JournalBuffer>();
+    state = fresh.get();
+    buffer->set_attachment(std::move(fresh));
+    index_.Insert(buffer);
+  }
+  // The committing transaction has not copied its version yet.
+  if (state->filed_tid != 0) state->Freeze(buffer->data());
+  state->filed_tid = tid;
+  state->modified_tid = tid;
+  handle->transaction_->File(buffer);
+}
+
+void Journal::Impl::DropFromRunning(Handle* handle, JournalBuffer* state) {
+  if (state->filed_tid != handle->transaction_->tid()) return;
+  state->filed_tid = 0;
+  handle->transaction_->Unfile();
+  ++handle->credits_;
+}
+
+void Journal::Impl::Revoke(Handle* handle, BlockNumber block, BufferRef buffer) {
+  if (buffer) {
+    MutexLock lock(&buffer->mutex());
+    JournalBuffer* state = JournalStateOf(buffer.get());
+    if (state != nullptr) {
+      DropFromRunning(handle, state);
+      DetachIfIdle(buffer.get());
+    }
+  }
+  // The buffer goes on the list even if it has just been detached: it costs nothing, and whether an
+  // older version waits to go home is looked at again when the transaction is durable.
+  if (handle->transaction_->AddRevoke(block, std::move(buffer))) {
+    SLUICE_CHECK(handle->revoke_credits_ > 0);
+    --handle->revoke_credits_;
+    ++handle->revokes_used_;
+  }
+  cache_->Forget(block);
+}
+
+void Journal::Impl::DetachIfIdle(Buffer* buffer) {
+  const JournalBuffer* state = JournalStateOf(buffer);
+  if (state == nullptr || !state->Idle()) return;
+  buffer->set_attachment(nullptr);
+  index_.Erase(buffer);
+}
+
+}  // namespace sluice
