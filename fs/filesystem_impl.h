@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "absl/container/flat_hash_set.h"
 #include "alloc/block_allocator.h"
 #include "alloc/group_table.h"
 #include "alloc/inode_allocator.h"
@@ -35,6 +36,7 @@ struct Filesystem::Impl {
   Device* device = nullptr;         // what everything below uses
   format::Superblock super;
   format::Geometry geometry;
+  BlockCount overhead = 0;  // blocks that the format itself takes, the journal included
 
   // In order of construction; destroyed in reverse.
   std::unique_ptr<MemoryBudget> budget;
@@ -52,12 +54,23 @@ struct Filesystem::Impl {
 
   std::atomic<bool> read_only{false};
 
+  // What goes into the state sector of the superblock, and the damage seen so far (fs/state.cc).
+  Mutex state_mutex;
+  format::SuperSector1 state ABSL_GUARDED_BY(state_mutex) = {};
+  absl::flat_hash_set<uint64_t> reported ABSL_GUARDED_BY(state_mutex);
+
   Nanoseconds Now() const { return options.clock->WallTime(); }
   // kReadOnly if nothing may be changed (any more).
   Error CheckWritable() const {
     return read_only.load(std::memory_order_relaxed) ? Error::kReadOnly : Error::kOk;
   }
 };
+
+// --- fs/state.cc ---
+
+// Writes the state sector as it stands, and flushes. One writer at a time: mount and unmount, when
+// nothing else runs, and the reaper's thread between. May wait.
+Error WriteState(Filesystem::Impl* fs);
 
 // --- fs/truncate.cc ---
 

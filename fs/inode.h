@@ -64,9 +64,15 @@ class Inode : public OrderedData, public FlushTarget, public std::enable_shared_
   InodeFields fields;
   std::array<std::byte, format::kExtentRootSize> root;
 
-  bool is_directory() const { return (fields.mode & 0170000) == 0040000; }
-  bool is_regular() const { return (fields.mode & 0170000) == 0100000; }
-  bool is_symlink() const { return (fields.mode & 0170000) == 0120000; }
+  // The type never changes in an inode's life, so that it may be asked without the mutex.
+  uint16_t type() const { return type_.load(std::memory_order_relaxed); }  // S_IF*
+  bool is_directory() const { return type() == 0040000; }
+  bool is_regular() const { return type() == 0100000; }
+  bool is_symlink() const { return type() == 0120000; }
+  // Of an inode that was just allocated, before anybody can find it by name.
+  void set_type(uint16_t mode) {
+    type_.store(static_cast<uint16_t>(mode & 0170000), std::memory_order_relaxed);
+  }
 
   // Copies the fields and the root into the inode table block under the handle: one credit, for a
   // block that every operation counts once per inode. Notes the transaction for fsync: always in
@@ -76,10 +82,16 @@ class Inode : public OrderedData, public FlushTarget, public std::enable_shared_
   // Transactions an fsync / fdatasync must see committed; 0: none. Never go back.
   std::atomic<Tid> sync_tid{0};
   std::atomic<Tid> datasync_tid{0};
+  // The last transaction that has the inode among its ordered data; 0: none.
+  std::atomic<Tid> ordered_tid{0};
 
   // Fields changed in memory only (times, size over mapped blocks): the next handle, fsync,
   // eviction or sync writes them. Guarded by `mutex`.
   bool lazy_dirty = false;
+
+  // Made by O_TMPFILE and not linked yet: the one kind of inode without links that may get one.
+  // Guarded by `mutex`.
+  bool linkable = false;
 
   // In the orphan file: slot + 1; 0 if not. Guarded by `mutex`.
   uint64_t orphan_slot = 0;
@@ -109,6 +121,7 @@ class Inode : public OrderedData, public FlushTarget, public std::enable_shared_
   Filesystem* const fs_;
   const BufferRef table_block_;
   const uint32_t table_offset_;
+  std::atomic<uint16_t> type_{0};
 };
 
 using InodeRef = std::shared_ptr<Inode>;

@@ -44,6 +44,13 @@ class InodeCache {
   // Called when a reference count went to zero: unlinked inodes go to the reaper.
   void Unreferenced(const InodeRef& inode);
 
+  // Work for the reaper's thread: what must wait and cannot where it was found.
+  void Post(std::function<void()> work);
+  // Whether deletions are under way, which will give back space, numbers and orphan slots.
+  bool ReaperBusy() const;
+  // Waits until one of them is done (or there is none). May wait.
+  void WaitReaper();
+
   // Waits until the reaper has deleted everything it was given. May wait.
   void DrainReaper();
   // Stops the reaper's thread (after draining it if `drain`).

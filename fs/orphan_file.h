@@ -40,9 +40,10 @@ class OrphanFile {
   };
 
   // Reads the file's blocks (`file_inode` is inode 3, its extents mapped by the caller into
-  // `blocks`) and pins them. May wait.
+  // `blocks`) and pins them. kCorrupt if one fails its checks. May wait.
   static Result<std::unique_ptr<OrphanFile>> Load(BufferCache* cache, uint32_t generation,
-                                                  const std::vector<BlockNumber>& blocks);
+                                                  const std::vector<BlockNumber>& blocks,
+                                                  uint64_t inode_count);
 
   // Inodes found at load, for recovery at mount, and their slots (slot + 1).
   struct Entry {
@@ -60,14 +61,13 @@ class OrphanFile {
 
  private:
   OrphanFile() = default;
-  struct Block {
-    BufferRef buffer;
-    uint32_t used = 0;
-  };
+  void GiveBack(uint64_t slot);
+
+  std::vector<BufferRef> blocks_;  // constant after Load
   mutable Mutex mutex_;
-  std::vector<Block> blocks_ ABSL_GUARDED_BY(mutex_);
-  std::vector<bool> taken_ ABSL_GUARDED_BY(mutex_);
-  size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Slots that are neither on disk nor claimed. Taken from the back, where those given back last
+  // are: few blocks of the file are in use, and few are logged.
+  std::vector<uint64_t> free_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice
