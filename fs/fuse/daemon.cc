@@ -28,8 +28,8 @@
 
 #include "base/log.h"
 #include "base/mutex.h"
-#include "block/file_device.h"
 #include "block/image_lock.h"
+#include "block/uring_device.h"
 #include "fs/filesystem.h"
 #include "fs/fuse/fuse_server.h"
 #include "fs/fuse/kernel_mount.h"
@@ -190,9 +190,9 @@ int Daemon::OpenFilesystem() {
     return kExitFailure;
   }
   lock_ = std::move(*lock);
-  FileDeviceOptions device_options;
+  UringDeviceOptions device_options;
   device_options.read_only = command_.options.read_only;
-  Result<std::unique_ptr<Device>> device = OpenFileDevice(image_, device_options);
+  Result<std::unique_ptr<UringDevice>> device = OpenUringDevice(image_, device_options);
   if (!device.ok()) {
     LogError("cannot open image ", command_.image, ": ", std::string(ErrorText(device.error())));
     return kExitFailure;

@@ -16,7 +16,7 @@ void Want(fuse_conn_info* connection, unsigned capability) {
 
 // The image has one owner, so nothing changes behind the kernel's back: its caches stay valid until
 // it changes something itself, and mtime or size seen in a reply never invalidates data.
-void Init(void*, fuse_conn_info* connection) {
+void Init(void* session, fuse_conn_info* connection) {
   Want(connection, FUSE_CAP_ASYNC_READ);
   Want(connection, FUSE_CAP_ASYNC_DIO);
   Want(connection, FUSE_CAP_PARALLEL_DIROPS);
@@ -29,6 +29,8 @@ void Init(void*, fuse_conn_info* connection) {
                                              FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_SPLICE_READ |
                                              FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
                                              FUSE_CAP_HANDLE_KILLPRIV);
+  auto* const server = static_cast<FuseServer*>(static_cast<Session*>(session)->handler());
+  server->set_protocol_minor(connection->proto_minor);
   connection->max_write = kMaxWrite;
   connection->max_background = kMaxBackground;
   connection->congestion_threshold = kMaxBackground;

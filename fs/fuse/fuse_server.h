@@ -10,6 +10,7 @@
 #ifndef SLUICE_FS_FUSE_FUSE_SERVER_H_
 #define SLUICE_FS_FUSE_FUSE_SERVER_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <span>
@@ -59,6 +60,10 @@ class FuseServer : public Session::Handler {
   // held, so that the filesystem can be unmounted.
   void Finish();
 
+  // From INIT on: whether the kernel follows buffered O_SYNC writes with an FSYNC.
+  void set_protocol_minor(unsigned minor) { kernel_syncs_writes_ = minor >= 45; }
+  bool kernel_syncs_writes() const { return kernel_syncs_writes_; }
+
   // Runs `operation` as the class comment says. For requests of libfuse's (`fuse_req_t`) and raw
   // ones (`RawRequest`).
   template <typename Request, typename Operation>
@@ -83,6 +88,7 @@ class FuseServer : public Session::Handler {
   const std::function<void()> on_destroy_;
   Session* session_ = nullptr;
   OpenFiles open_files_;
+  std::atomic<bool> kernel_syncs_writes_{false};
   WorkerPool workers_;
 };
 

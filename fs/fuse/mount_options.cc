@@ -195,6 +195,11 @@ constexpr OptionRow kOptions[] = {
     {"subtype", Takes::kValue, AcceptSubtype, "", ""},
     {"remount", Takes::kNothing, Set<&M::remount, true>, "",
      "change ro, rw, nodev, nosuid, noexec and the atime words of a mounted filesystem"},
+    // What the mount table shows, and a remount therefore repeats.
+    {"user_id", Takes::kValue, Accept, "", ""},
+    {"group_id", Takes::kValue, Accept, "", ""},
+    {"blksize", Takes::kValue, Accept, "", ""},
+    {"max_read", Takes::kValue, Accept, "", ""},
     // What mount(8) and /etc/fstab use and a helper has nothing to do for.
     {"defaults", Takes::kNothing, Accept, "", ""},
     {"user", Takes::kNothing, SetUser, "", ""},

@@ -73,65 +73,100 @@ void Statfs(fuse_req_t req, fuse_ino_t) {
   fuse_reply_statfs(req, &st);
 }
 
-// chattr's flags, of those that an image keeps.
-struct FlagPair {
+// chattr's flags, of those that an image keeps, in the kernel's two forms.
+struct FlagRow {
   uint32_t ours;
-  uint32_t kernels;
+  uint32_t flag;   // FS_IOC_GETFLAGS
+  uint32_t xflag;  // FS_IOC_FSGETXATTR; 0: none
 };
-constexpr FlagPair kFlagPairs[] = {
-    {format::kInodeSync, FS_SYNC_FL},       {format::kInodeImmutable, FS_IMMUTABLE_FL},
-    {format::kInodeAppend, FS_APPEND_FL},   {format::kInodeNoDump, FS_NODUMP_FL},
-    {format::kInodeNoAtime, FS_NOATIME_FL}, {format::kInodeDirSync, FS_DIRSYNC_FL},
+constexpr FlagRow kFlagRows[] = {
+    {format::kInodeSync, FS_SYNC_FL, FS_XFLAG_SYNC},
+    {format::kInodeImmutable, FS_IMMUTABLE_FL, FS_XFLAG_IMMUTABLE},
+    {format::kInodeAppend, FS_APPEND_FL, FS_XFLAG_APPEND},
+    {format::kInodeNoDump, FS_NODUMP_FL, FS_XFLAG_NODUMP},
+    {format::kInodeNoAtime, FS_NOATIME_FL, FS_XFLAG_NOATIME},
+    {format::kInodeDirSync, FS_DIRSYNC_FL, 0},
 };
 
-uint32_t KernelFlags(uint32_t ours) {
+using FlagColumn = uint32_t FlagRow::*;
+
+uint32_t KernelFlags(uint32_t ours, FlagColumn column) {
   uint32_t kernels = 0;
-  for (const FlagPair& pair : kFlagPairs) {
-    if ((ours & pair.ours) != 0) kernels |= pair.kernels;
+  for (const FlagRow& row : kFlagRows) {
+    if ((ours & row.ours) != 0) kernels |= row.*column;
   }
   return kernels;
 }
 
-Result<uint32_t> OurFlags(uint32_t kernels) {
+// `before`: what the inode has; flags that the column cannot say stay.
+Result<uint32_t> OurFlags(uint32_t kernels, FlagColumn column, uint32_t before) {
   uint32_t ours = 0;
-  for (const FlagPair& pair : kFlagPairs) {
-    if ((kernels & pair.kernels) != 0) ours |= pair.ours;
-    kernels &= ~pair.kernels;
+  for (const FlagRow& row : kFlagRows) {
+    const bool set = row.*column != 0 ? (kernels & row.*column) != 0 : (before & row.ours) != 0;
+    if (set) ours |= row.ours;
+    kernels &= ~(row.*column);
   }
   if (kernels != 0) return Error::kNotSupported;
   return ours;
 }
 
-void ReplyGetFlags(fuse_req_t req, fuse_ino_t ino) {
+Error SetFlags(FuseServer* server, Attempt& attempt, InodeNumber ino, uint32_t kernels,
+               FlagColumn column) {
+  ASSIGN_OR_RETURN(const InodeRef inode, server->fs().GetInode(attempt, ino));
+  const uint32_t before = server->fs().GetAttributes(inode).flags;
+  ASSIGN_OR_RETURN(const uint32_t flags, OurFlags(kernels, column, before));
+  return server->fs().SetFlags(attempt, inode, flags);
+}
+
+void IoctlGetFlags(fuse_req_t req, fuse_ino_t ino) {
   FuseServer* const server = FuseServer::Of(req);
   server->Run(req, [=](Attempt& attempt) -> Error {
     ASSIGN_OR_RETURN(const InodeRef inode, server->fs().GetInode(attempt, ino));
-    const uint32_t flags = KernelFlags(server->fs().GetAttributes(inode).flags);
+    const uint32_t flags = KernelFlags(server->fs().GetAttributes(inode).flags, &FlagRow::flag);
     fuse_reply_ioctl(req, 0, &flags, sizeof(flags));
     return Error::kOk;
   });
 }
 
-void ReplySetFlags(fuse_req_t req, fuse_ino_t ino, uint32_t flags) {
+void IoctlGetXattrFlags(fuse_req_t req, fuse_ino_t ino) {
   FuseServer* const server = FuseServer::Of(req);
   server->Run(req, [=](Attempt& attempt) -> Error {
-    ASSIGN_OR_RETURN(const uint32_t ours, OurFlags(flags));
     ASSIGN_OR_RETURN(const InodeRef inode, server->fs().GetInode(attempt, ino));
-    RETURN_IF_ERROR(server->fs().SetFlags(attempt, inode, ours));
+    fsxattr reply{};
+    reply.fsx_xflags = KernelFlags(server->fs().GetAttributes(inode).flags, &FlagRow::xflag);
+    fuse_reply_ioctl(req, 0, &reply, sizeof(reply));
+    return Error::kOk;
+  });
+}
+
+void IoctlSetFlags(fuse_req_t req, fuse_ino_t ino, uint32_t kernels, FlagColumn column) {
+  FuseServer* const server = FuseServer::Of(req);
+  server->Run(req, [=](Attempt& attempt) -> Error {
+    RETURN_IF_ERROR(SetFlags(server, attempt, ino, kernels, column));
     fuse_reply_ioctl(req, 0, nullptr, 0);
     return Error::kOk;
   });
 }
 
-// The kernel sends FS_IOC_* with an argument of 32 bits, whatever their numbers say. It has checked
-// who may change which flag.
+// The kernel sends FS_IOC_GETFLAGS and SETFLAGS with an argument of 32 bits, whatever their numbers
+// say. It has checked who may change which flag.
 void Ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void*, fuse_file_info*, unsigned,
            const void* in, size_t in_size, size_t) {
-  if (command == static_cast<unsigned>(FS_IOC_GETFLAGS)) return ReplyGetFlags(req, ino);
+  if (command == static_cast<unsigned>(FS_IOC_GETFLAGS)) return IoctlGetFlags(req, ino);
+  if (command == static_cast<unsigned>(FS_IOC_FSGETXATTR)) return IoctlGetXattrFlags(req, ino);
   if (command == static_cast<unsigned>(FS_IOC_SETFLAGS) && in_size >= sizeof(uint32_t)) {
     uint32_t flags;
     std::memcpy(&flags, in, sizeof(flags));
-    return ReplySetFlags(req, ino, flags);
+    return IoctlSetFlags(req, ino, flags, &FlagRow::flag);
+  }
+  if (command == static_cast<unsigned>(FS_IOC_FSSETXATTR) && in_size >= sizeof(fsxattr)) {
+    fsxattr wanted;
+    std::memcpy(&wanted, in, sizeof(wanted));
+    // Project ids and extent size hints are not kept.
+    const bool other = wanted.fsx_projid != 0 || wanted.fsx_extsize != 0;
+    if (!other) return IoctlSetFlags(req, ino, wanted.fsx_xflags, &FlagRow::xflag);
+    fuse_reply_err(req, EOPNOTSUPP);
+    return;
   }
   fuse_reply_err(req, ENOTTY);
 }

@@ -55,7 +55,12 @@ void Read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, fuse_file_i
   });
 }
 
-// A write through O_SYNC or O_DSYNC is durable before it returns.
+// From protocol 7.45 the kernel itself sends an FSYNC after a write through its cache with O_SYNC;
+// after direct ones (FOPEN_DIRECT_IO), and in older kernels, that is left to us.
+bool MustSyncWrite(FuseServer* server, int flags) {
+  return OpensForSync(flags) && ((flags & O_DIRECT) != 0 || !server->kernel_syncs_writes());
+}
+
 Error FinishSyncWrite(FuseServer* server, Attempt& attempt, fuse_req_t req, OpenFile* file,
                       const InodeRef& inode, bool data_only, size_t written) {
   return server->fs().Fsync(attempt, file, inode, data_only, [req, written](Error error) {
@@ -84,7 +89,7 @@ void Write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size, off_t 
                        fs.Write(attempt, CallerOf(req), inode, static_cast<uint64_t>(offset), bytes,
                                 /*append=*/false, kill_suidgid));
     }
-    if (OpensForSync(flags)) {
+    if (MustSyncWrite(server, flags)) {
       const bool data_only = (flags & O_SYNC) != O_SYNC;
       return FinishSyncWrite(server, attempt, req, file, inode, data_only, written);
     }

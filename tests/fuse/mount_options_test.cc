@@ -58,6 +58,7 @@ TEST(MountOptions, Values) {
 TEST(MountOptions, WhatMount8PassesIsAccepted) {
   Parsed("rw,sync,dirsync,lazytime,strictatime,nodiratime,noatime,iversion,mand,noexec,nosuid");
   Parsed("nodev,nofail,user,users,_netdev,defaults,auto,noauto,x-systemd.automount,X-mount.mkdir");
+  Parsed("remount,ro,user_id=0,group_id=0,default_permissions,allow_other,blksize=4096");
   Parsed("comment=hello,loop,subtype=sluicefs,data=ordered,nodelalloc");
 }
 
