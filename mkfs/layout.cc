@@ -306,8 +306,8 @@ uint64_t DefaultJournalBlocks(BlockCount block_count) {
 Result<MkfsLayout> PlanLayout(uint64_t device_size, const MkfsOptions& options, std::string* why) {
   RETURN_IF_ERROR(CheckOptions(options, why));
   const uint64_t size = options.size != 0 ? options.size : device_size;
-  if (size > device_size) return Refuse("larger than the device", why);
   ASSIGN_OR_RETURN(const Sizes sizes, PlanSizes(size >> kBlockShift, options, why));
+  if (size > device_size) return Refuse("larger than the device", why);
   MkfsLayout layout;
   layout.super = MakeSuperblock(sizes, options);
   Result<Geometry> geometry = Geometry::Make(layout.super);

@@ -191,10 +191,11 @@ std::string UuidOf(const MkfsLayout& layout) { return format::UuidText(layout.su
 void PrintText(const Arguments& arguments, const MkfsLayout& layout) {
   const format::Geometry& geometry = layout.geometry;
   const uint64_t reserved = layout.super.fixed.reserved_blocks;
-  std::printf("%s: %s%s, %ju blocks of 4096 bytes in %u groups\n", arguments.image.c_str(),
+  std::printf("%s: %s%s, %ju blocks of 4096 bytes in %u group%s\n", arguments.image.c_str(),
               arguments.dry_run ? "would become " : "",
               SizeText(geometry.block_count() << kBlockShift).c_str(),
-              static_cast<uintmax_t>(geometry.block_count()), geometry.group_count());
+              static_cast<uintmax_t>(geometry.block_count()), geometry.group_count(),
+              geometry.group_count() == 1 ? "" : "s");
   std::printf("UUID %s, label \"%s\"\n", UuidOf(layout).c_str(), arguments.options.label.c_str());
   std::printf("%ju inodes, journal of %s, %ju blocks reserved for root\n",
               static_cast<uintmax_t>(geometry.inode_count()),
