@@ -130,7 +130,13 @@ namespace {
 // blocks split and entries move under the reader.
 class Churn {
  public:
-  explicit Churn(int dir) : dir_(dir) {}
+  explicit Churn(const std::string& path) : dir_(OpenDir(path)) {}
+  ~Churn() {
+    Step(0, 1 << 30);
+    close(dir_);
+  }
+  Churn(const Churn&) = delete;
+  Churn& operator=(const Churn&) = delete;
 
   bool Step(int adds, int removes) {
     for (int i = 0; i < adds; ++i) {
@@ -152,8 +158,7 @@ class Churn {
 int Scan(const std::string& path, int64_t count, int churn) {
   DIR* stream = opendir(path.c_str());
   if (stream == nullptr) return Fail("opendir: %s", ErrnoName(errno).c_str());
-  const int dir = OpenDir(path);
-  Churn changes(dir);
+  Churn changes(path);
   std::map<std::string, int> seen;
   int64_t entries = 0;
   while (const dirent* entry = readdir(stream)) {
@@ -163,7 +168,6 @@ int Scan(const std::string& path, int64_t count, int churn) {
     }
   }
   closedir(stream);
-  close(dir);
   for (int64_t i = 0; i < count; ++i) {
     const int times = seen[FileName("s", i)];
     if (times != 1) return Fail("%s returned %d times", FileName("s", i).c_str(), times);
@@ -181,11 +185,11 @@ int SeekBack(const std::string& path) {
     positions.emplace_back(at, entry->d_name);
     at = telldir(stream);
   }
-  Churn changes(dirfd(stream));
+  Churn changes(path);
   if (!changes.Step(200, 200)) return 1;
   for (size_t i = 0; i < positions.size(); i += 1 + positions.size() / 40) {
     const auto& [position, name] = positions[positions.size() - 1 - i];
-    if (name[0] != 's') continue;
+    if (name[0] != 's' || position == positions[0].first) continue;
     seekdir(stream, position);
     const dirent* entry = readdir(stream);
     if (entry == nullptr || name != entry->d_name) {

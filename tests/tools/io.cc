@@ -34,8 +34,8 @@ int CheckPattern(int fd, int64_t offset, int64_t length, uint64_t seed) {
   for (int64_t done = 0; done < length;) {
     const size_t n = static_cast<size_t>(std::min<int64_t>(length - done, 1 << 20));
     if (!ReadAll(fd, data.data(), n, offset + done)) {
-      return Fail("read at %lld: %s", static_cast<long long>(offset + done),
-                  ErrnoName(errno).c_str());
+      return Fail("cannot read %zu bytes at %lld: %s", n, static_cast<long long>(offset + done),
+                  errno == 0 ? "end of file" : ErrnoName(errno).c_str());
     }
     const size_t wrong = FirstWrong(seed, static_cast<uint64_t>(offset + done), data.data(), n);
     if (wrong != n) {
