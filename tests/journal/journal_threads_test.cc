@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The journal with its threads: the smallest log under many editors, group commit, the interval.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "block/memory_device.h"
+#include "tests/journal/journal_fixture.h"
+
+namespace sluice {
+namespace {
+
+constexpr BlockNumber kFirst = kFirstTestBlock;
+constexpr int kThreads = 16;
+constexpr uint64_t kBlocksPerThread = 30;
+constexpr BlockNumber kShared = kFirst + kThreads * kBlocksPerThread;
+
+BlockNumber BlockOf(int thread, uint64_t i) {
+  return kFirst + static_cast<uint64_t>(thread) * kBlocksPerThread + i;
+}
+
+// What a thread's blocks held when one of its transactions ended.
+using Versions = std::map<BlockNumber, uint64_t>;
+
+struct Worker {
+  // The thread's state after its last handle in each transaction.
+  std::map<Tid, Versions> by_tid;
+  Tid durable = 0;
+};
+
+void Work(JournalUnderTest* test, int thread, int rounds, Worker* worker) {
+  std::mt19937_64 random(static_cast<uint64_t>(thread) + 1);
+  Versions now;
+  uint64_t version = 0;
+  for (int round = 0; round < rounds; ++round) {
+    Tid tid;
+    {
+      Handle handle = test->Start(6, 1);
+      tid = handle.tid();
+      ++version;
+      for (uint64_t n = 1 + random() % 4; n > 0; --n) {
+        const BlockNumber block = BlockOf(thread, random() % kBlocksPerThread);
+        test->Set(handle, block, version);
+        now[block] = version;
+      }
+      // A block that everybody edits, so that transactions meet on it.
+      handle.Edit(test->Buf(kShared)).data()[100 + thread] = static_cast<std::byte>(version);
+      worker->by_tid[tid] = now;
+    }
+    if (random() % 16 == 0) {
+      ASSERT_EQ(test->journal().Commit(tid, CommitReason::kFsync), Error::kOk);
+      worker->durable = tid;
+    }
+  }
+}
+
+TEST(JournalThreadsTest, SmallestLogUnderManyEditorsThenACrash) {
+  MemoryDevice device(kTestBlocks * kBlockSize);
+  FormatLog(&device);
+  std::vector<Worker> workers(kThreads);
+  {
+    JournalUnderTest test(&device, JournalOptions{});
+    {
+      Handle handle = test.Start(1);
+      test.Set(handle, kShared, 0);
+    }
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] { Work(&test, i, 300, &workers[i]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    const JournalStats stats = test.journal().stats();
+    EXPECT_EQ(stats.credit_leaks, 0u);
+    EXPECT_GT(stats.log_blocks_written, 1022u) << "the log never wrapped";
+    test.Crash();
+  }
+  LogArea log;
+  ReplayOrFail(&device, &log);
+  const Tid tid = log.state.tail_tid - 1;
+  for (const Worker& worker : workers) {
+    EXPECT_GE(tid, worker.durable);
+    auto last = worker.by_tid.upper_bound(tid);
+    if (last == worker.by_tid.begin()) continue;
+    for (const auto& [block, version] : (--last)->second) {
+      EXPECT_EQ(VersionOnDevice(&device, block), version);
+    }
+  }
+}
+
+// Whoever wants a commit while another is under way shares the next one.
+TEST(JournalThreadsTest, CommitsAreShared) {
+  MemoryDevice device(kTestBlocks * kBlockSize);
+  FormatLog(&device);
+  JournalOptions options;
+  std::atomic<int> waiting{0};
+  Mutex mutex;
+  CondVar changed;
+  bool stalled = false, go_on = false;
+  options.on_point = [&](JournalPoint point) {
+    if (point != JournalPoint::kRecordWritten) return;
+    MutexLock lock(&mutex);
+    stalled = true;
+    changed.SignalAll();
+    while (!go_on) changed.Wait(&mutex);
+  };
+  JournalUnderTest test(&device, options);
+  test.SetOne(kFirst, 1);
+  test.journal().RequestCommit(1, CommitReason::kSync);
+  {
+    MutexLock lock(&mutex);
+    while (!stalled) changed.Wait(&mutex);
+  }
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      Tid tid;
+      {
+        Handle handle = test.Start(1);
+        tid = handle.tid();
+        test.Set(handle, kFirst + 1 + static_cast<uint64_t>(i), 1);
+      }
+      {
+        MutexLock lock(&mutex);
+        ++waiting;
+        changed.SignalAll();
+      }
+      EXPECT_EQ(test.journal().Commit(tid, CommitReason::kFsync), Error::kOk);
+    });
+  }
+  {
+    MutexLock lock(&mutex);
+    while (waiting < 8) changed.Wait(&mutex);
+    go_on = true;
+    changed.SignalAll();
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(test.journal().stats().commits, 2u);
+  EXPECT_EQ(test.journal().Close(), Error::kOk);
+}
+
+TEST(JournalThreadsTest, IntervalCommits) {
+  MemoryDevice device(kTestBlocks * kBlockSize);
+  FormatLog(&device);
+  JournalOptions options;
+  options.commit_interval = 5'000'000;
+  JournalUnderTest test(&device, options);
+  Mutex mutex;
+  CondVar committed;
+  bool done = false;
+  {
+    Handle handle = test.Start(1);
+    test.Set(handle, kFirst, 1);
+    test.journal().WhenCommitted(handle.tid(), [&](Error error) {
+      MutexLock lock(&mutex);
+      done = error == Error::kOk;
+      committed.Signal();
+    });
+  }
+  {
+    MutexLock lock(&mutex);
+    while (!done) committed.Wait(&mutex);
+  }
+  EXPECT_EQ(test.journal().stats().commits_by_reason[static_cast<int>(CommitReason::kInterval)],
+            1u);
+}
+
+// A locked transaction turns starters away without making them wait, and they get in when it has
+// switched.
+TEST(JournalThreadsTest, LockedTransactionBlocksStartersUntilItSwitches) {
+  MemoryDevice device(kTestBlocks * kBlockSize);
+  FormatLog(&device);
+  JournalOptions options;
+  Mutex mutex;
+  CondVar changed;
+  bool locked = false;
+  options.on_point = [&](JournalPoint point) {
+    if (point != JournalPoint::kLocked) return;
+    MutexLock lock(&mutex);
+    locked = true;
+    changed.SignalAll();
+  };
+  JournalUnderTest test(&device, options);
+  Handle slow = test.Start(1);
+  test.Set(slow, kFirst, 1);
+  test.journal().RequestCommit(slow.tid(), CommitReason::kSync);
+  {
+    MutexLock lock(&mutex);
+    while (!locked) changed.Wait(&mutex);
+  }
+  EXPECT_FALSE(slow.TryExtend(1));
+  std::thread starter([&] {
+    Attempt attempt;
+    EXPECT_EQ(test.journal().TryStart(attempt, OpType::kMisc, 1).error(), Error::kWouldBlock);
+    MutexLock lock(&mutex);
+    locked = false;
+    changed.SignalAll();
+    // The mutex is given back before the wait.
+  });
+  {
+    MutexLock lock(&mutex);
+    while (locked) changed.Wait(&mutex);
+  }
+  starter.join();
+  slow.Stop();
+  EXPECT_EQ(test.Start(1).tid(), 2u);
+  EXPECT_EQ(test.journal().stats().start_blocked_locked, 1u);
+}
+
+// J6: a checkpoint write is in flight when its block is freed; the freeing transaction's callbacks,
+// which make the block available, run after it.
+class SlowHomeDevice : public Device {
+ public:
+  explicit SlowHomeDevice(Device* base) : base_(base) {}
+  uint64_t size() const override { return base_->size(); }
+  bool read_only() const override { return false; }
+  void Submit(std::span<IoRequest* const> requests) override {
+    for (IoRequest* const request : requests) {
+      if (request->op == IoOp::kWrite && request->offset == kFirst * kBlockSize) {
+        MutexLock lock(&mutex_);
+        held_ = request;
+        changed_.SignalAll();
+      } else {
+        base_->Submit({&request, 1});
+      }
+    }
+  }
+  void WaitForHeld() {
+    MutexLock lock(&mutex_);
+    while (held_ == nullptr) changed_.Wait(&mutex_);
+  }
+  void LetGo() {
+    IoRequest* request;
+    {
+      MutexLock lock(&mutex_);
+      request = std::exchange(held_, nullptr);
+    }
+    base_->Submit({&request, 1});
+  }
+
+ private:
+  Device* base_;
+  Mutex mutex_;
+  CondVar changed_;
+  IoRequest* held_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
+TEST(JournalThreadsTest, FreedBlockWaitsForItsCheckpointWrite) {
+  MemoryDevice memory(kTestBlocks * kBlockSize);
+  FormatLog(&memory);
+  SlowHomeDevice device(&memory);
+  std::atomic<bool> let_go{false};
+  std::atomic<bool> durable{false};
+  Mutex mutex;
+  CondVar changed;
+  JournalOptions options;
+  options.on_point = [&](JournalPoint point) {
+    if (point != JournalPoint::kCommitFlushed) return;
+    MutexLock lock(&mutex);
+    durable = true;
+    changed.SignalAll();
+  };
+  JournalUnderTest test(&device, options);
+  test.SetOne(kFirst, 1);
+  ASSERT_EQ(test.journal().CommitAll(CommitReason::kSync), Error::kOk);
+  std::thread checkpointer([&] { EXPECT_EQ(test.journal().CheckpointNow(), Error::kOk); });
+  device.WaitForHeld();
+  durable = false;
+  Tid tid;
+  bool freed_after_write = false;
+  {
+    Handle handle = test.Start(0, 1);
+    tid = handle.tid();
+    handle.RevokeBlock(kFirst);
+    handle.OnCommit([&](Error) { freed_after_write = let_go; });
+  }
+  test.journal().RequestCommit(tid, CommitReason::kSync);
+  {
+    MutexLock lock(&mutex);
+    while (!durable) changed.Wait(&mutex);
+  }
+  EXPECT_FALSE(test.journal().IsCommitted(tid));
+  let_go = true;
+  device.LetGo();
+  EXPECT_EQ(test.journal().Commit(tid, CommitReason::kSync), Error::kOk);
+  EXPECT_TRUE(freed_after_write);
+  checkpointer.join();
+  EXPECT_EQ(test.journal().Close(), Error::kOk);
+}
+
+}  // namespace
+}  // namespace sluice
