@@ -420,7 +420,7 @@ Error InodeAllocator::Impl::Free(Handle& handle, InodeNumber ino, bool directory
     uint64_t checksum;
     {
       BlockEdit edit = handle.Edit(group->bitmap);
-      format::ClearBit(edit.span(), index);
+      ClearBits(edit.span(), index, 1);
       checksum = table_->BitmapChecksum(edit.span());
     }
     table_->Update(handle, number, [&](GroupDesc& desc) {

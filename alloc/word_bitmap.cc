@@ -100,11 +100,14 @@ bool AllBitsSet(format::ConstBlockSpan bitmap, uint32_t first, uint32_t count) {
 }
 
 void ClearBits(format::BlockSpan bitmap, uint32_t first, uint32_t count) {
+  const auto clear = [&](uint32_t bit) {
+    bitmap[bit / 8] &= ~std::byte{static_cast<uint8_t>(1u << (bit % 8))};
+  };
   uint32_t bit = first;
   const uint32_t end = first + count;
-  for (; bit < end && bit % 8 != 0; ++bit) format::ClearBit(bitmap, bit);
+  for (; bit < end && bit % 8 != 0; ++bit) clear(bit);
   for (; bit + 8 <= end; bit += 8) bitmap[bit / 8] = std::byte{0};
-  for (; bit < end; ++bit) format::ClearBit(bitmap, bit);
+  for (; bit < end; ++bit) clear(bit);
 }
 
 }  // namespace sluice
