@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-constexpr BlockNumber kA = kFirstTestBlock, kB = kA + 1, kC = kA + 2;
+constexpr BlockNumber kA = kFirstTestBlock, kB = kA + 1;
 
 class JournalTest : public testing::Test {
  protected:

@@ -26,7 +26,7 @@ constexpr BlockNumber kA = kFirstTestBlock, kB = kA + 1, kC = kA + 2;
 class LogMaker {
  public:
   LogMaker(Device* device, uint64_t start, Tid first_tid)
-      : device_(device), log_(TestLog()), writer_(device, &log_), next_(start), tid_(first_tid) {
+      : log_(TestLog()), writer_(device, &log_), next_(start), tid_(first_tid) {
     log_.state = {0, 1234, start, first_tid, 0};
     EXPECT_EQ(log_.WriteState(device), Error::kOk);
     EXPECT_EQ(log_.WriteState(device), Error::kOk);
@@ -57,7 +57,6 @@ class LogMaker {
   const LogArea& log() const { return log_; }
 
  private:
-  Device* device_;
   LogArea log_;
   LogWriter writer_;
   uint64_t next_;
