@@ -79,15 +79,18 @@ void Write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size, off_t 
   const bool kill_suidgid = Session::CurrentKillsSuidgid();
   const int flags = info->flags;
   OpenFile* const file = OpenFiles::Get(info->fh);
-  // `written` outlives an attempt: after the write only the sync is tried again. The offset is the
+  // `written` outlives an attempt: what was accepted is not written again. The offset is the
   // kernel's also for O_APPEND: it holds the inode's lock and knows the size.
   server->Run(req, [=, written = size_t{0}](Attempt& attempt) mutable -> Error {
     Filesystem& fs = server->fs();
     ASSIGN_OR_RETURN(const InodeRef inode, fs.GetInode(attempt, ino));
-    if (written == 0) {
-      ASSIGN_OR_RETURN(written,
-                       fs.Write(attempt, CallerOf(req), inode, static_cast<uint64_t>(offset), bytes,
-                                /*append=*/false, kill_suidgid));
+    while (written < bytes.size()) {
+      const Result<size_t> accepted =
+          fs.Write(attempt, CallerOf(req), inode, static_cast<uint64_t>(offset) + written,
+                   bytes.subspan(written), /*append=*/false, kill_suidgid);
+      if (WouldBlock(accepted) || (!accepted.ok() && written == 0)) return accepted.error();
+      if (!accepted.ok()) break;  // a short write; the next one meets the error
+      written += *accepted;
     }
     if (MustSyncWrite(server, flags)) {
       const bool data_only = (flags & O_SYNC) != O_SYNC;
