@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <string>
 
+#include "base/mutex.h"
 #include "fs/fuse/command_line.h"
 #include "fs/fuse/daemon.h"
 #include "fs/fuse/umount_helper.h"
@@ -42,6 +43,7 @@ int Mount(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (argc < 1) return sluice::kExitUsage;
+  sluice::TurnOffDeadlockDetector();
   return sluice::RoleOf(argv[0]) == sluice::Role::kUmountHelper ? Umount(argc, argv)
                                                                 : Mount(argc, argv);
 }
