@@ -8,33 +8,34 @@
 namespace sluice {
 namespace {
 
-// Free buffers kept for reuse: fresh memory from the kernel costs more than the copy into it.
-constexpr size_t kMaxPooledPages = 8192;
+constexpr size_t kSlabPages = 256;
 
 }  // namespace
 
-PageBuffer::~PageBuffer() { budget_->Return(std::move(memory_)); }
+PageBuffer::~PageBuffer() { budget_->Return(memory_); }
 
 MemoryBudget::MemoryBudget(size_t limit_bytes)
-    : limit_pages_(std::max<size_t>(limit_bytes / kBlockSize, 256)) {}
+    : limit_pages_(std::max<size_t>(limit_bytes / kBlockSize, kSlabPages)) {}
 
 std::shared_ptr<PageBuffer> MemoryBudget::NewPage() {
   pages_.fetch_add(1, std::memory_order_relaxed);
+  std::byte* memory;
   {
     MutexLock lock(&mutex_);
-    if (!pool_.empty()) {
-      AlignedBuffer memory = std::move(pool_.back());
-      pool_.pop_back();
-      return std::make_shared<PageBuffer>(this, std::move(memory));
+    if (free_.empty()) {
+      slabs_.emplace_back(kSlabPages * kBlockSize);
+      for (size_t i = kSlabPages; i-- > 0;) free_.push_back(slabs_.back().data() + i * kBlockSize);
     }
+    memory = free_.back();
+    free_.pop_back();
   }
-  return std::make_shared<PageBuffer>(this, AlignedBuffer(kBlockSize));
+  return std::make_shared<PageBuffer>(this, memory);
 }
 
-void MemoryBudget::Return(AlignedBuffer memory) {
+void MemoryBudget::Return(std::byte* memory) {
   const size_t before = pages_.fetch_sub(1, std::memory_order_relaxed);
   MutexLock lock(&mutex_);
-  if (pool_.size() < kMaxPooledPages) pool_.push_back(std::move(memory));
+  free_.push_back(memory);
   if (before == limit_pages_) changed_.SignalAll();
 }
 

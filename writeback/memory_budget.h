@@ -27,15 +27,17 @@ class MemoryBudget;
 // 4 KiB of page-aligned memory that returns to the budget's pool.
 class PageBuffer {
  public:
-  PageBuffer(MemoryBudget* budget, AlignedBuffer memory)
-      : budget_(budget), memory_(std::move(memory)) {}
+  PageBuffer(MemoryBudget* budget, std::byte* memory) : budget_(budget), memory_(memory) {}
   ~PageBuffer();
-  std::byte* data() { return memory_.data(); }
-  std::span<std::byte> span() { return memory_.span(); }
+  PageBuffer(const PageBuffer&) = delete;
+  PageBuffer& operator=(const PageBuffer&) = delete;
+
+  std::byte* data() { return memory_; }
+  std::span<std::byte> span() { return {memory_, kBlockSize}; }
 
  private:
   MemoryBudget* const budget_;
-  AlignedBuffer memory_;
+  std::byte* const memory_;
 };
 
 // Thread-safe.
@@ -62,7 +64,7 @@ class MemoryBudget {
 
  private:
   friend class PageBuffer;
-  void Return(AlignedBuffer memory);
+  void Return(std::byte* memory);
 
   const size_t limit_pages_;
   std::atomic<size_t> pages_{0};
@@ -70,7 +72,10 @@ class MemoryBudget {
   Mutex mutex_;
   CondVar changed_;
   uint64_t passes_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::vector<AlignedBuffer> pool_ ABSL_GUARDED_BY(mutex_);
+  // Pages come from slabs that are kept: fresh memory from the kernel costs more than the copy into
+  // it, and what was needed once will be needed again.
+  std::vector<AlignedBuffer> slabs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::byte*> free_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sluice

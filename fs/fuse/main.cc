@@ -2,6 +2,8 @@
 //
 // sluicefs, mount.sluicefs, umount.sluicefs and their fuse. and fuseblk. forms: one program, told
 // apart by its name.
+#include <malloc.h>
+
 #include <cstdio>
 #include <string>
 
@@ -39,11 +41,19 @@ int Mount(int argc, char** argv) {
   return sluice::RunMount(command);
 }
 
+// The allocator's arenas grow by a page at a time and shrink as eagerly, with a system call each;
+// metadata buffers come and go all the time.
+void TuneAllocator() {
+  mallopt(M_TOP_PAD, 1 << 20);
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 1) return sluice::kExitUsage;
   sluice::TurnOffDeadlockDetector();
+  TuneAllocator();
   return sluice::RoleOf(argv[0]) == sluice::Role::kUmountHelper ? Umount(argc, argv)
                                                                 : Mount(argc, argv);
 }
