@@ -24,6 +24,9 @@
 namespace sluice {
 namespace {
 
+// A long symlink's block, and the one that ExtentTree::Insert wants to see reserved.
+constexpr BlockCount kTargetBlocks = 2;
+
 // What a new inode takes over from its directory's flags, as ext4's EXT4_FL_INHERITED.
 uint32_t InheritedFlags(uint32_t flags, uint16_t mode) {
   uint32_t inherited = flags & (format::kInodeNoDump | format::kInodeNoAtime);
@@ -161,8 +164,8 @@ Result<InodeRef> Filesystem::Symlink(Attempt& attempt, const Caller& caller, con
   InodeLocks locks;
   locks.Lock(parent);
   Directory directory(fs, parent.get());
-  ASSIGN_OR_RETURN(Preparation prepared,
-                   Prepare(fs, attempt, caller, parent, directory, name, mode, in_inode ? 0 : 1));
+  ASSIGN_OR_RETURN(Preparation prepared, Prepare(fs, attempt, caller, parent, directory, name, mode,
+                                                 in_inode ? 0 : kTargetBlocks));
   const int insert = prepared.insert.credits;
   ASSIGN_OR_RETURN(Handle handle, fs->journal->TryStart(attempt, OpType::kDirectory,
                                                         in_inode ? credits::Create(insert)

@@ -76,6 +76,7 @@ Result<FoundSuperblock> ReadSuperblock(Device* device, std::string* message) {
     return error;
   }
   found.problem = reason;
+  message->clear();
   RETURN_IF_ERROR(CheckSize(*device, found.super, message));
   return found;
 }
