@@ -3,6 +3,7 @@
 // The journal with its threads: the smallest log under many editors, group commit, the interval.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <random>
@@ -10,6 +11,8 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "block/crash_device.h"
+#include "block/crash_states.h"
 #include "block/memory_device.h"
 #include "tests/journal/journal_fixture.h"
 
@@ -34,7 +37,9 @@ struct Worker {
   Tid durable = 0;
 };
 
-void Work(JournalUnderTest* test, int thread, int rounds, Worker* worker) {
+// `device`, if not null, is told of each transaction that is known to be durable.
+void Work(JournalUnderTest* test, int thread, int rounds, Worker* worker,
+          CrashDevice* device = nullptr) {
   std::mt19937_64 random(static_cast<uint64_t>(thread) + 1);
   Versions now;
   uint64_t version = 0;
@@ -56,6 +61,35 @@ void Work(JournalUnderTest* test, int thread, int rounds, Worker* worker) {
     if (random() % 16 == 0) {
       ASSERT_EQ(test->journal().Commit(tid, CommitReason::kFsync), Error::kOk);
       worker->durable = tid;
+      if (device != nullptr) device->Mark(tid);
+    }
+  }
+}
+
+void RunWorkers(JournalUnderTest* test, int rounds, std::vector<Worker>* workers,
+                CrashDevice* device = nullptr) {
+  {
+    Handle handle = test->Start(1);
+    test->Set(handle, kShared, 0);
+  }
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < workers->size(); ++i) {
+    threads.emplace_back([=] { Work(test, static_cast<int>(i), rounds, &(*workers)[i], device); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// After a replay: each thread's blocks are those of its last handle up to the last transaction.
+void Judge(Device* device, const std::vector<Worker>& workers, Tid durable) {
+  LogArea log;
+  ReplayOrFail(device, &log);
+  const Tid tid = log.state.tail_tid - 1;
+  EXPECT_GE(tid, durable);
+  for (const Worker& worker : workers) {
+    auto last = worker.by_tid.upper_bound(tid);
+    if (last == worker.by_tid.begin()) continue;
+    for (const auto& [block, version] : (--last)->second) {
+      EXPECT_EQ(VersionOnDevice(device, block), version);
     }
   }
 }
@@ -66,31 +100,38 @@ TEST(JournalThreadsTest, SmallestLogUnderManyEditorsThenACrash) {
   std::vector<Worker> workers(kThreads);
   {
     JournalUnderTest test(&device, JournalOptions{});
-    {
-      Handle handle = test.Start(1);
-      test.Set(handle, kShared, 0);
-    }
-    std::vector<std::thread> threads;
-    for (int i = 0; i < kThreads; ++i) {
-      threads.emplace_back([&, i] { Work(&test, i, 300, &workers[i]); });
-    }
-    for (std::thread& thread : threads) thread.join();
+    RunWorkers(&test, 300, &workers);
     const JournalStats stats = test.journal().stats();
     EXPECT_EQ(stats.credit_leaks, 0u);
     EXPECT_GT(stats.log_blocks_written, 1022u) << "the log never wrapped";
     test.Crash();
   }
-  LogArea log;
-  ReplayOrFail(&device, &log);
-  const Tid tid = log.state.tail_tid - 1;
-  for (const Worker& worker : workers) {
-    EXPECT_GE(tid, worker.durable);
-    auto last = worker.by_tid.upper_bound(tid);
-    if (last == worker.by_tid.begin()) continue;
-    for (const auto& [block, version] : (--last)->second) {
-      EXPECT_EQ(VersionOnDevice(&device, block), version);
-    }
+  Tid durable = 0;
+  for (const Worker& worker : workers) durable = std::max(durable, worker.durable);
+  Judge(&device, workers, durable);
+}
+
+// The same, with a crash at every flush boundary and in between.
+TEST(JournalThreadsTest, CrashStatesOfAThreadedRun) {
+  CrashDevice device(kTestBlocks * kBlockSize);
+  FormatLog(&device);
+  device.StartLog();
+  std::vector<Worker> workers(4);
+  {
+    JournalUnderTest test(&device, JournalOptions{});
+    RunWorkers(&test, 150, &workers, &device);
+    EXPECT_EQ(test.journal().Close(), Error::kOk);
   }
+  const CrashLog log = device.TakeLog();
+  CrashOptions options;
+  options.exhaustive = 3;
+  options.samples = 6;
+  CrashStates states(log, options);
+  while (states.Next()) {
+    Judge(states.Materialize().get(), workers, states.Mark().value_or(0));
+    if (testing::Test::HasFailure()) FAIL() << states.Token();
+  }
+  EXPECT_GT(states.count(), 100u);
 }
 
 // Whoever wants a commit while another is under way shares the next one.
