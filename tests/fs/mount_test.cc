@@ -23,6 +23,8 @@ class MountTest : public FsTest {
     const std::vector<std::byte> bytes(length, value);
     ASSERT_EQ(device_->Write(offset, bytes), Error::kOk);
   }
+  // A damaged image is not for the check after the test.
+  void ReplaceImage() { device_ = NewImage(uint64_t{64} << 20); }
   format::Superblock Super() {
     std::vector<std::byte> block(kBlockSize);
     EXPECT_EQ(device_->Read(0, block), Error::kOk);
@@ -56,6 +58,7 @@ TEST_F(MountTest, FallsBackToABackup) {
     EXPECT_TRUE(files().Lookup(files().Root(), "f").ok());
     Unmount();
   }
+  ReplaceImage();
 }
 
 TEST_F(MountTest, AnotherFilesystemsImageIsNotOurs) {
@@ -67,6 +70,7 @@ TEST_F(MountTest, AnotherFilesystemsImageIsNotOurs) {
   EXPECT_EQ(message, "not a sluicefs image");
   std::unique_ptr<MemoryDevice> blank = std::make_unique<MemoryDevice>(uint64_t{64} << 20);
   EXPECT_EQ(TryMount(blank.get(), &message), Error::kUnknownFormat);
+  ReplaceImage();
 }
 
 TEST_F(MountTest, TruncatedImage) {
@@ -169,8 +173,7 @@ TEST_F(MountTest, DamagedDirectoryBlockIsReportedAndStopsWriting) {
   Unmount();
   EXPECT_NE(Super().state.state & format::kStateError, 0u);
   EXPECT_EQ(Super().state.last_error_inode, ino);
-  // The damage stays: this image is not for the check after the test.
-  device_ = NewImage(uint64_t{64} << 20);
+  ReplaceImage();
 }
 
 }  // namespace
