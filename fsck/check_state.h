@@ -20,7 +20,6 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,8 +55,7 @@ struct GroupInfo {
   bool trusted = true;
   uint32_t directories = 0;
   bool damaged_inodes = false;
-  std::vector<InodeInfo> inodes;        // as many as the high-water mark
-  std::optional<uint32_t> free_inodes;  // by the inode bitmap, if it could be believed
+  std::vector<InodeInfo> inodes;  // as many as the high-water mark
 };
 
 struct DirectoryInfo {

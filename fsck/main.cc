@@ -306,8 +306,10 @@ void Program::PrintSummary(const CheckReport& report, int code) {
   if (arguments_.verbose && report.complete) PrintStats(report);
   if (!report.complete) std::printf("%s: the check could not be finished\n", image);
   if ((code & kExitUncorrected) != 0) {
-    std::printf("%s: %ju errors left%s\n", image, static_cast<uintmax_t>(report.errors),
-                writable() ? "; this version cannot repair them" : "");
+    const bool asked_for_all = arguments_.mode == Mode::kPreen || arguments_.mode == Mode::kYes;
+    std::printf("%s: %ju error%s left%s\n", image, static_cast<uintmax_t>(report.errors),
+                report.errors == 1 ? "" : "s",
+                asked_for_all ? ", which this version cannot repair" : "");
     return;
   }
   const format::SuperSector0& fixed = report.super.fixed;
