@@ -172,7 +172,9 @@ class Filesystem {
   // error (kWouldBlock too), `done` is not called.
   Error Read(Attempt& attempt, const InodeRef& inode, uint64_t offset, std::span<std::byte> out,
              ReadDone done);
-  // All or nothing. `append`: at the end, whatever `offset`. Set-id bits are cleared if asked.
+  // Returns the bytes accepted, at least one: fewer than asked when it would have to wait in the
+  // middle (call again for the rest), or at the largest file size. `append`: at the end, whatever
+  // `offset`. Set-id bits are cleared if asked.
   Result<size_t> Write(Attempt& attempt, const Caller& caller, const InodeRef& inode,
                        uint64_t offset, std::span<const std::byte> data, bool append,
                        bool kill_suid_sgid);

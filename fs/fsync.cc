@@ -47,8 +47,8 @@ class FsyncOperation : public std::enable_shared_from_this<FsyncOperation> {
   }
 
  private:
-  size_t StartWriteout() {
-    return inode_->pages.StartWriteout(0, kEndOfFileBlocks, IoKind::kSyncWrite, /*flow=*/0, inode_);
+  void StartWriteout() {
+    inode_->pages.StartWriteout(0, kEndOfFileBlocks, IoKind::kSyncWrite, /*flow=*/0, inode_);
   }
 
   // The commit writes and waits for the inode's pages, so its wake-up and our writes overlap.
@@ -73,7 +73,7 @@ class FsyncOperation : public std::enable_shared_from_this<FsyncOperation> {
   // dirty after that is younger than this fsync.
   void WriteRound() {
     ++round_;
-    wrote_ |= StartWriteout() > 0 || inode_->pages.AnyUnderWriteback(0, kEndOfFileBlocks);
+    StartWriteout();
     inode_->pages.WhenWritten(0, kEndOfFileBlocks,
                               [self = shared_from_this()](Error error) { self->Written(error); });
   }
@@ -82,9 +82,10 @@ class FsyncOperation : public std::enable_shared_from_this<FsyncOperation> {
     if (error != Error::kOk) return Finish(error);
     if (round_ < 2 && inode_->pages.dirty_pages() > 0) return WriteRound();
     Journal* journal = fs_->journal.get();
-    if (tid_ == 0 || journal->IsCommitted(tid_)) return wrote_ ? Flush() : Finish(Error::kOk);
+    // The flush is due even if nothing was written now: the flusher may have been here before.
+    if (tid_ == 0 || journal->IsCommitted(tid_)) return Flush();
     // A commit that had begun before the data was written may have flushed too early for it.
-    const bool covered = !wrote_ || tid_ == journal->running_tid();
+    const bool covered = tid_ == journal->running_tid();
     Commit([self = shared_from_this(), covered] {
       covered ? self->Finish(Error::kOk) : self->Flush();
     });
@@ -111,7 +112,6 @@ class FsyncOperation : public std::enable_shared_from_this<FsyncOperation> {
   const Done done_;
   const uint64_t error_sequence_;
   int round_ = 0;
-  bool wrote_ = false;
 };
 
 }  // namespace

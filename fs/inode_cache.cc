@@ -170,6 +170,13 @@ Result<InodeRef> InodeCache::Impl::Load(Attempt& attempt, InodeNumber ino,
         Error::kOk) {
       Evict(shard, victims);
       InodeRef inode = std::make_shared<Inode>(fs, ino, std::move(buffer), offset, record);
+      // An earlier object of this inode may have been changed and evicted: an fsync must not take
+      // that for durable (ext4_iget does the same).
+      if (impl->journal != nullptr) {
+        const Tid newest = impl->journal->newest_tid();
+        inode->sync_tid.store(newest, std::memory_order_relaxed);
+        inode->datasync_tid.store(newest, std::memory_order_relaxed);
+      }
       shard.Insert(inode);
       return inode;
     }

@@ -137,6 +137,11 @@ bool Journal::Impl::IsCommitted(Tid tid) const {
   return finished_tid_ >= tid;
 }
 
+Tid Journal::Impl::newest_tid() const {
+  MutexLock lock(&mutex_);
+  return next_tid_ - 1;
+}
+
 Tid Journal::Impl::running_tid() const {
   MutexLock lock(&mutex_);
   return running_ != nullptr && !locked_ ? running_->tid() : next_tid_;
@@ -250,6 +255,8 @@ Error Journal::CommitNow(CommitReason reason) { return impl_->CommitAll(reason);
 Error Journal::CheckpointNow() { return impl_->CheckpointNow(); }
 bool Journal::IsCommitted(Tid tid) const { return impl_->IsCommitted(tid); }
 Tid Journal::running_tid() const { return impl_->running_tid(); }
+
+Tid Journal::newest_tid() const { return impl_->newest_tid(); }
 Error Journal::Flush() { return impl_->Flush(); }
 Error Journal::Close() { return impl_->Close(); }
 void Journal::Abort(Error error, const std::string& reason) { impl_->Abort(error, reason); }

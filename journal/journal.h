@@ -253,6 +253,8 @@ class Journal {
   Error CommitAll(CommitReason reason);
   bool IsCommitted(Tid tid) const;
   Tid running_tid() const;  // tid a handle started now would get (the running or the next one)
+  // The youngest transaction that has begun: whatever has been done so far is in it or older.
+  Tid newest_tid() const;
 
   // Writes everything home and empties the log: for unmount, freeze. May wait.
   Error Flush();

@@ -67,6 +67,7 @@ class Journal::Impl {
   Error CommitAll(CommitReason reason) ABSL_LOCKS_EXCLUDED(mutex_);
   bool IsCommitted(Tid tid) const ABSL_LOCKS_EXCLUDED(mutex_);
   Tid running_tid() const ABSL_LOCKS_EXCLUDED(mutex_);
+  Tid newest_tid() const ABSL_LOCKS_EXCLUDED(mutex_);
   Error Flush() ABSL_LOCKS_EXCLUDED(mutex_);
   Error Close() ABSL_LOCKS_EXCLUDED(mutex_);
   void Abort(Error error, const std::string& reason) ABSL_LOCKS_EXCLUDED(mutex_);
