@@ -62,7 +62,8 @@ void DirectoryChanged(Handle& handle, Inode* directory, Nanoseconds now, int nam
   directory->fields.mtime = now;
   directory->fields.ctime = now;
   directory->fields.device += static_cast<uint64_t>(static_cast<int64_t>(names));
-  WriteBackLocked(handle, directory, names != 0);
+  // Entries are a directory's data: an fdatasync must see them, also where their number stays.
+  WriteBackLocked(handle, directory, true);
 }
 
 void SyncIfAsked(Filesystem::Impl* fs, Attempt& attempt, const Inode& directory, Tid tid) {
