@@ -121,8 +121,8 @@ class CondVar {
 };
 
 // Abseil as Debian builds it records the order of all lock acquisitions in a graph. Tests want that
-// (their main makes it abort on a cycle); a program that serves users pays up to a third of its time
-// for it, and turns it off first thing in main.
+// (their main makes it abort on a cycle); a program that serves users pays up to a third of its
+// time for it, and turns it off first thing in main.
 inline void TurnOffDeadlockDetector() {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.h"
+#include "fs/atime.h"
 #include "fs/file_data.h"
 #include "fs/filesystem_impl.h"
 
@@ -116,24 +117,6 @@ void AddStretch(ReadOperation* operation, const Mapping& mapping, uint64_t offse
   if (middle < rest.size()) operation->Add(next + middle / kBlockSize, rest.subspan(middle), 0);
 }
 
-// relatime(8): the access time is set when it is not newer than the last change, or a day old.
-bool AtimeIsDue(const MountOptions& options, const InodeFields& fields, Nanoseconds now) {
-  if (options.atime == AtimeMode::kNone || (fields.flags & format::kInodeNoAtime) != 0) {
-    return false;
-  }
-  if (options.atime == AtimeMode::kStrict) return true;
-  constexpr Nanoseconds kDay = Nanoseconds{86'400} * 1'000'000'000;
-  return fields.atime <= fields.mtime || fields.atime <= fields.ctime || now - fields.atime >= kDay;
-}
-
-void TouchAtime(Filesystem::Impl* fs, const InodeRef& inode) {
-  const Nanoseconds now = fs->Now();
-  MutexLock lock(&inode->mutex);
-  if (!AtimeIsDue(fs->options, inode->fields, now)) return;
-  inode->fields.atime = now;
-  inode->lazy_dirty = true;
-}
-
 }  // namespace
 
 Error Filesystem::Read(Attempt& attempt, const InodeRef& inode, uint64_t offset,
@@ -170,7 +153,7 @@ Error Filesystem::Read(Attempt& attempt, const InodeRef& inode, uint64_t offset,
       AddStretch(operation.get(), *mapping, at, rest.first(stretch));
       at += stretch;
     }
-    touch = length > 0 && !read_only() && AtimeIsDue(fs->options, inode->fields, fs->Now());
+    touch = length > 0 && !read_only() && AtimeIsDue(fs->options, *inode, fs->Now());
   }
   if (touch) TouchAtime(fs, inode);
   operation.release()->Start(fs->device);

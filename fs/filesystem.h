@@ -155,7 +155,8 @@ class Filesystem {
   Result<InodeRef> CreateTemporary(Attempt& attempt, const Caller& caller, const InodeRef& parent,
                                    const NewNode& node);
   // Entries behind `cookie` (0: from the start) in key order, "." and ".." first. Inodes are not
-  // loaded. Each untouched name exactly once, however the directory changes meanwhile.
+  // loaded. Each untouched name exactly once, however the directory changes meanwhile. May stop
+  // early, but not before one entry: call again with the last cookie; none means the end.
   Error Readdir(Attempt& attempt, const InodeRef& directory, uint64_t cookie, const DirSink& sink);
 
   // --- Attributes ---

@@ -9,6 +9,7 @@
 
 #include "fs/file_data.h"
 #include "fs/filesystem_impl.h"
+#include "fs/space.h"
 
 namespace sluice {
 namespace {
@@ -96,7 +97,7 @@ Error Truncation::Shrink(uint64_t size) {
   const bool more = !plan.empty && !plan.last;
   OrphanFile::Claim claim;
   if (more && inode_->orphan_slot == 0) {
-    ASSIGN_OR_RETURN(claim, fs_->orphans->Prepare());
+    ASSIGN_OR_RETURN(claim, ClaimOrphan(fs_, attempt_));
   }
   {
     ASSIGN_OR_RETURN(Handle handle,
@@ -191,7 +192,8 @@ Error TruncateFile(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode
 
 Error DeleteInode(Filesystem::Impl* fs, const InodeRef& inode) {
   // Nobody can reach the inode any more: no new reads, no new pages.
-  if (inode->is_regular()) {
+  // What could not be written goes with the file.
+  if (!inode->is_directory()) {
     IgnoreError(inode->pages.WaitWritten(0, kEndOfFileBlocks));
     inode->pages.Drop(0, kEndOfFileBlocks);
   }

@@ -73,6 +73,11 @@ class FuseServer : public Session::Handler {
   template <typename Operation>
   void RunOnWorker(Operation operation);
 
+  // Sends the reply of a finished operation: at once, or, if something must be durable first (sync
+  // and dirsync mounts), from a worker that has waited for it. Returns kOk.
+  template <typename Reply>
+  Error ReplyWhenFinished(fuse_req_t req, Attempt& attempt, Reply reply);
+
   bool HandleRaw(const fuse_in_header& header, std::span<const std::byte> argument) override;
   void HandleDestroy() override;
 
@@ -153,6 +158,23 @@ void FuseServer::Run(Request request, Operation operation) {
 template <typename Operation>
 void FuseServer::RunOnWorker(Operation operation) {
   workers_.Submit(std::make_unique<WorkerJob<Operation>>(std::move(operation)));
+}
+
+template <typename Reply>
+Error FuseServer::ReplyWhenFinished(fuse_req_t req, Attempt& attempt, Reply reply) {
+  if (!attempt.must_finish()) [[likely]] {
+    reply();
+    return Error::kOk;
+  }
+  RunOnWorker([req, attempt = std::move(attempt), reply = std::move(reply)]() mutable {
+    const Error error = attempt.Finish();
+    if (error == Error::kOk) {
+      reply();
+    } else {
+      ReplyError(req, error);
+    }
+  });
+  return Error::kOk;
 }
 
 }  // namespace sluice

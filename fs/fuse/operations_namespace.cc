@@ -51,8 +51,7 @@ void MakeNode(fuse_req_t req, fuse_ino_t parent, const char* name, const NewNode
     ASSIGN_OR_RETURN(const InodeRef directory, fs.GetInode(attempt, parent));
     ASSIGN_OR_RETURN(const InodeRef inode,
                      fs.Create(attempt, CallerOf(req), directory, name, node));
-    ReplyEntry(req, fs, inode);
-    return Error::kOk;
+    return server->ReplyWhenFinished(req, attempt, [=] { ReplyEntry(req, server->fs(), inode); });
   });
 }
 
@@ -71,8 +70,7 @@ void Symlink(fuse_req_t req, const char* target, fuse_ino_t parent, const char* 
     ASSIGN_OR_RETURN(const InodeRef directory, fs.GetInode(attempt, parent));
     ASSIGN_OR_RETURN(const InodeRef inode,
                      fs.Symlink(attempt, CallerOf(req), directory, name, target));
-    ReplyEntry(req, fs, inode);
-    return Error::kOk;
+    return server->ReplyWhenFinished(req, attempt, [=] { ReplyEntry(req, server->fs(), inode); });
   });
 }
 
@@ -93,8 +91,7 @@ void Link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char* new
     ASSIGN_OR_RETURN(const InodeRef inode, fs.GetInode(attempt, ino));
     ASSIGN_OR_RETURN(const InodeRef directory, fs.GetInode(attempt, new_parent));
     RETURN_IF_ERROR(fs.Link(attempt, inode, directory, new_name));
-    ReplyEntry(req, fs, inode);
-    return Error::kOk;
+    return server->ReplyWhenFinished(req, attempt, [=] { ReplyEntry(req, server->fs(), inode); });
   });
 }
 
@@ -106,8 +103,7 @@ void Remove(fuse_req_t req, fuse_ino_t parent, const char* name, Removal removal
     Filesystem& fs = server->fs();
     ASSIGN_OR_RETURN(const InodeRef directory, fs.GetInode(attempt, parent));
     RETURN_IF_ERROR((fs.*removal)(attempt, directory, name));
-    fuse_reply_err(req, 0);
-    return Error::kOk;
+    return server->ReplyWhenFinished(req, attempt, [req] { fuse_reply_err(req, 0); });
   });
 }
 
@@ -141,8 +137,7 @@ void Rename(fuse_req_t req, fuse_ino_t parent, const char* name, fuse_ino_t new_
     ASSIGN_OR_RETURN(const InodeRef from, fs.GetInode(attempt, parent));
     ASSIGN_OR_RETURN(const InodeRef to, fs.GetInode(attempt, new_parent));
     RETURN_IF_ERROR(fs.Rename(attempt, from, name, to, new_name, rename_flags));
-    fuse_reply_err(req, 0);
-    return Error::kOk;
+    return server->ReplyWhenFinished(req, attempt, [req] { fuse_reply_err(req, 0); });
   });
 }
 

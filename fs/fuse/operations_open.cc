@@ -56,13 +56,14 @@ void Create(fuse_req_t req, fuse_ino_t parent, const char* name, mode_t mode,
                      fs.Create(attempt, CallerOf(req), directory, name, node));
     ASSIGN_OR_RETURN(std::unique_ptr<OpenFile> file, OpenDescriptor(fs, inode, info.flags));
     FillFileInfo(server, std::move(file), &info);
-    const fuse_entry_param entry = EntryFor(fs, inode);
-    fs.AddLookup(inode);
-    if (fuse_reply_create(req, &entry, &info) != 0) {
-      fs.Release(server->open_files().Remove(info.fh));
-      fs.Forget(entry.ino, 1);
-    }
-    return Error::kOk;
+    return server->ReplyWhenFinished(req, attempt, [=] {
+      const fuse_entry_param entry = EntryFor(server->fs(), inode);
+      server->fs().AddLookup(inode);
+      if (fuse_reply_create(req, &entry, &info) != 0) {
+        server->fs().Release(server->open_files().Remove(info.fh));
+        server->fs().Forget(entry.ino, 1);
+      }
+    });
   });
 }
 
