@@ -38,7 +38,7 @@ _sluicefs() {
       ;;
     mkfs.sluicefs:-U) mapfile -t COMPREPLY < <(compgen -W random -- "$cur"); return ;;
     mkfs.sluicefs:-J) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -W size= -- "$cur"); return ;;
-    mkfs.sluicefs:-[LNim]) return ;;
+    mkfs.sluicefs:-[LNim] | fsck.sluicefs:-C) return ;;
   esac
   case $command:$cur in
     sluicefs:-* | mount.sluicefs:-*)
@@ -46,7 +46,7 @@ _sluicefs() {
     mkfs.sluicefs:-*)
       mapfile -t COMPREPLY < <(compgen -W '-L -U -N -i -J -m -n -F -q -V --prealloc --reproducible --json --help --version' -- "$cur") ;;
     fsck.sluicefs:-*)
-      mapfile -t COMPREPLY < <(compgen -W '-n -p -y -a -f -v -V --json --help --version' -- "$cur") ;;
+      mapfile -t COMPREPLY < <(compgen -W '-n -p -a -y -f -v -C -h -V --json --help --version' -- "$cur") ;;
     *) _sluicefs_image ;;
   esac
 }
