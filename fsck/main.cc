@@ -167,7 +167,7 @@ class Program {
   Progress progress_;
   ImageLock lock_;
   std::unique_ptr<Device> device_;
-  bool stop_asking_ = false;
+  std::optional<bool> answer_to_all_;
 };
 
 int Program::Fail(Error error, const std::string& message) {
@@ -375,23 +375,21 @@ int Program::CheckOnly() {
 }
 
 bool Program::Ask(const Finding& finding) {
-  if (stop_asking_ || interrupted != 0) return false;
+  if (answer_to_all_) return *answer_to_all_;
+  if (interrupted != 0) return false;
   if (arguments_.mode != Mode::kAsk) return true;
   PrintFinding(finding);
   for (;;) {
-    std::printf("Repair? [y/n/a] ");
+    std::printf("Repair (y: yes, n: no, a: yes to all)? ");
     std::fflush(stdout);
     char answer[16];
     if (std::fgets(answer, sizeof(answer), stdin) == nullptr) {
-      stop_asking_ = true;
+      answer_to_all_ = false;
       return false;
     }
-    if (answer[0] == 'y' || answer[0] == 'Y') return true;
+    if (answer[0] == 'a' || answer[0] == 'A') answer_to_all_ = true;
+    if (answer_to_all_ || answer[0] == 'y' || answer[0] == 'Y') return true;
     if (answer[0] == 'n' || answer[0] == 'N') return false;
-    if (answer[0] == 'a' || answer[0] == 'A') {
-      stop_asking_ = true;
-      return false;
-    }
   }
 }
 
