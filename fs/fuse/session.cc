@@ -222,21 +222,25 @@ ssize_t Session::SendInitReply(iovec* pieces, int count) {
   return sent;
 }
 
-void Session::AddTokens(int tokens) { tokens_.fetch_add(tokens, std::memory_order_relaxed); }
-
-void Session::RemoveToken() {
-  const int before = tokens_.fetch_sub(1);
-  SLUICE_DCHECK(before > 0);
-  // Sequentially consistent on both sides: either we see the waiter or it sees our token gone.
-  if (!draining_.load()) return;
+void Session::AddTokens(int tokens) {
   MutexLock lock(&mutex_);
-  changed_.SignalAll();
+  tokens_ += tokens;
+}
+
+// Under the mutex, so that a thread that sees the last token gone, and then destroys the session,
+// comes after the one that gave it back.
+void Session::RemoveToken() {
+  MutexLock lock(&mutex_);
+  SLUICE_DCHECK(tokens_ > 0);
+  --tokens_;
+  if (waiting_for_tokens_) changed_.SignalAll();
 }
 
 void Session::WaitForTokens(int most) {
   MutexLock lock(&mutex_);
-  draining_.store(true);
-  while (tokens_.load() > most) changed_.Wait(&mutex_);
+  waiting_for_tokens_ = true;
+  while (tokens_ > most) changed_.Wait(&mutex_);
+  waiting_for_tokens_ = false;
 }
 
 ssize_t Session::WriteHook(int, iovec* pieces, int count, void* session) {

@@ -87,8 +87,8 @@ class Session {
 
   // Tokens count the reply still owed and the thread still busy with a request; at zero nothing is
   // in flight.
-  void AddTokens(int tokens);
-  void RemoveToken();
+  void AddTokens(int tokens) ABSL_LOCKS_EXCLUDED(mutex_);
+  void RemoveToken() ABSL_LOCKS_EXCLUDED(mutex_);
   void WaitForTokens(int most) ABSL_LOCKS_EXCLUDED(mutex_);
 
   static ssize_t WriteHook(int fd, iovec* pieces, int count, void* session);
@@ -103,12 +103,12 @@ class Session {
 
   std::atomic<uint64_t> init_unique_{0};
   std::atomic<uint64_t> init_offered_{0};  // the flags that the kernel's INIT had
-  std::atomic<int> tokens_{0};
-  std::atomic<bool> draining_{false};  // somebody waits for tokens
-  std::atomic<int> receiving_{0};      // receive threads not yet ended
+  std::atomic<int> receiving_{0};          // receive threads not yet ended
 
   Mutex mutex_;
   CondVar changed_;
+  int tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool waiting_for_tokens_ ABSL_GUARDED_BY(mutex_) = false;
   bool ready_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
 };
