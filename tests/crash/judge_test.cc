@@ -120,8 +120,7 @@ TEST(JudgeTest, DataOlderThanItsFsyncIsSeen) {
 }
 
 TEST(JudgeTest, ASizeShowsNoBytesFromBeforeItReachedThem) {
-  const History history =
-      HistoryOf("create f; append f 2048; truncate f 0; sync; append f 2048");
+  const History history = HistoryOf("create f; append f 2048; truncate f 0; sync; append f 2048");
   Tree tree = TreeAt(history, 5);
   EXPECT_EQ(Judge(history, 5, tree), "");
   tree.nodes[kFirstFile].content = history.state(2).at(2)->content;

@@ -161,7 +161,7 @@ void DamageAtRandom(Device* device, uint64_t seed, const std::vector<BlockNumber
         // Extent, directory and orphan blocks.
         editor.EditBlock(
             blocks[7 + random() % 6],
-            [&](format::BlockSpan block) { scribble(block.data(), 40, 40 + random() % 400); },
+            [&](format::BlockSpan block) { scribble(block.data(), 40, 41 + random() % 400); },
             seal);
     }
   }
