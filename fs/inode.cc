@@ -101,6 +101,8 @@ void Inode::WaitWriteback() {
   IgnoreError(pages.WaitWritten(0, format::kMaxFileBlocks));
 }
 
+uint64_t Inode::WriteErrors() { return pages.error_sequence(); }
+
 size_t Inode::DirtyPages() { return pages.dirty_pages(); }
 
 }  // namespace sluice

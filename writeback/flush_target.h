@@ -19,6 +19,8 @@ class FlushTarget {
   // Blocks until the pages under writeback are written.
   virtual void WaitWriteback() = 0;
   virtual size_t DirtyPages() = 0;
+  // Grows with each write of its pages that fails; what failed is dirty again.
+  virtual uint64_t WriteErrors() = 0;
 };
 
 }  // namespace sluice

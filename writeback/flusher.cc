@@ -86,19 +86,27 @@ std::vector<std::shared_ptr<FlushTarget>> Flusher::Impl::Due(Nanoseconds now, bo
   return targets;
 }
 
-// Round robin in chunks, oldest first; the waits bound what is in flight.
+// Round robin in chunks, oldest first; the waits bound what is in flight. A file whose writes fail
+// has its next turn in the next pass: its pages stay dirty, so this one would never end.
 void Flusher::Impl::WritePass(const std::vector<std::shared_ptr<FlushTarget>>& targets) {
-  std::vector<FlushTarget*> todo;
-  for (const std::shared_ptr<FlushTarget>& target : targets) todo.push_back(target.get());
+  struct Turn {
+    FlushTarget* target;
+    uint64_t errors;
+    bool more;
+  };
+  std::vector<Turn> todo;
+  for (const std::shared_ptr<FlushTarget>& target : targets) {
+    todo.push_back({target.get(), target->WriteErrors(), false});
+  }
   while (!todo.empty()) {
-    std::vector<FlushTarget*> started;
-    for (FlushTarget* target : todo) {
-      if (target->StartWriteback(kChunkPages, IoKind::kBackgroundWrite) == kChunkPages) {
-        started.push_back(target);
-      }
+    for (Turn& turn : todo) {
+      // Only who had a whole chunk may have more.
+      turn.more = turn.target->StartWriteback(kChunkPages, IoKind::kBackgroundWrite) == kChunkPages;
     }
-    for (FlushTarget* target : todo) target->WaitWriteback();
-    todo = std::move(started);  // only those that had a whole chunk may have more
+    for (const Turn& turn : todo) turn.target->WaitWriteback();
+    std::erase_if(todo, [](const Turn& turn) {
+      return !turn.more || turn.target->WriteErrors() != turn.errors;
+    });
   }
 }
 

@@ -46,8 +46,9 @@ Error MemoryBudget::Admit(Attempt& attempt) {
   return attempt.Block([this] {
     SLUICE_CHECK(!Journal::ThreadHasHandle());
     MutexLock lock(&mutex_);
-    const uint64_t passes = passes_;
-    while (pages_.load(std::memory_order_relaxed) >= limit_pages_ && passes_ == passes) {
+    const uint64_t passes = passes_, failures = failures_;
+    while (pages_.load(std::memory_order_relaxed) >= limit_pages_) {
+      if (passes_ != passes) return failures_ == failures ? Error::kOk : last_failure_;
       changed_.Wait(&mutex_);
     }
     return Error::kOk;
@@ -56,6 +57,12 @@ Error MemoryBudget::Admit(Attempt& attempt) {
 
 void MemoryBudget::SetOnPressure(std::function<void()> on_pressure) {
   on_pressure_ = std::move(on_pressure);
+}
+
+void MemoryBudget::WriteFailed(Error error) {
+  MutexLock lock(&mutex_);
+  ++failures_;
+  last_failure_ = error;
 }
 
 void MemoryBudget::PassEnded() {

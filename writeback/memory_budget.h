@@ -49,13 +49,17 @@ class MemoryBudget {
   std::shared_ptr<PageBuffer> NewPage();  // uninitialised
 
   // kOk below the limit; otherwise asks for writeout and tells `attempt` to wait until memory is
-  // below the limit or a writeout pass has ended. Past half the limit it asks for writeout too, but
-  // lets the writer go on. Called before a writer takes any lock.
+  // below the limit or a writeout pass has ended. If that pass could not write, the wait ends with
+  // the error: the writer is refused, since what was accepted before keeps its memory. Past half
+  // the limit it asks for writeout too, but lets the writer go on. Called before a writer takes any
+  // lock.
   Error Admit(Attempt& attempt);
   // What asks for writeout; set once, before the first Admit. Never waits.
   void SetOnPressure(std::function<void()> on_pressure);
   // A writeout pass has ended: writers that wait look again (the device may be failing).
   void PassEnded();
+  // A page could not be written and stays dirty.
+  void WriteFailed(Error error);
 
   // Whether writeout should go on until memory is well below the limit.
   bool under_pressure() const { return pages_.load(std::memory_order_relaxed) > limit_pages_ / 4; }
@@ -72,6 +76,8 @@ class MemoryBudget {
   Mutex mutex_;
   CondVar changed_;
   uint64_t passes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t failures_ ABSL_GUARDED_BY(mutex_) = 0;
+  Error last_failure_ ABSL_GUARDED_BY(mutex_) = Error::kOk;
   // Pages come from slabs that are kept: fresh memory from the kernel costs more than the copy into
   // it, and what was needed once will be needed again.
   std::vector<AlignedBuffer> slabs_ ABSL_GUARDED_BY(mutex_);

@@ -239,6 +239,7 @@ void PageCache::Finish(WriteRequest* request, Error error) {
       if (--waiter->requests == 0) ready.push_back(std::move(waiter));
     }
   }
+  if (error != Error::kOk) budget_->WriteFailed(error);
   if (first_dirty) on_first_dirty_();
   for (const std::shared_ptr<Waiter>& waiter : ready) waiter->done(waiter->error);
   // `owned` goes last: its keep_alive_ may hold the last reference to this cache's inode.

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <vector>
 
 namespace sluice {
 namespace {
@@ -21,6 +22,7 @@ class FakeTarget : public FlushTarget {
     return pages;
   }
   void WaitWriteback() override {}
+  uint64_t WriteErrors() override { return 0; }
   size_t DirtyPages() override {
     MutexLock lock(&mutex_);
     return dirty_;
@@ -48,6 +50,47 @@ TEST(Flusher, FlushAllWritesEverythingAndLetsGo) {
   EXPECT_EQ(large->DirtyPages(), 0u);
   EXPECT_EQ(small.use_count(), 1);
   EXPECT_EQ(large.use_count(), 1);
+}
+
+// A disk that takes nothing: each write fails, and the pages are dirty again.
+class FailingTarget : public FlushTarget {
+ public:
+  FailingTarget(MemoryBudget* budget, size_t dirty) : budget_(budget), dirty_(dirty) {}
+  size_t StartWriteback(size_t max_pages, IoKind) override {
+    ++errors_;
+    budget_->WriteFailed(Error::kNoSpace);
+    return std::min(max_pages, dirty_);
+  }
+  void WaitWriteback() override {}
+  size_t DirtyPages() override { return dirty_; }
+  uint64_t WriteErrors() override { return errors_; }
+
+ private:
+  MemoryBudget* const budget_;
+  const size_t dirty_;
+  std::atomic<uint64_t> errors_{0};
+};
+
+TEST(Flusher, APassEndsThoughNothingCanBeWritten) {
+  MemoryBudget budget(256 * kBlockSize);
+  Flusher flusher({.manual = true}, &budget);
+  auto failing = std::make_shared<FailingTarget>(&budget, 50000);
+  auto good = std::make_shared<FakeTarget>(5000);
+  flusher.Add(failing);
+  flusher.Add(good);
+  flusher.FlushAll();
+  EXPECT_EQ(good->DirtyPages(), 0u);
+  EXPECT_EQ(failing->DirtyPages(), 50000u);
+  EXPECT_EQ(failing->WriteErrors(), 1u);
+}
+
+TEST(Flusher, AWriterOverTheLimitIsRefusedWhenNothingCanBeWritten) {
+  MemoryBudget budget(256 * kBlockSize);
+  Flusher flusher({.wake_interval = 1'000'000, .expire = 0}, &budget);
+  flusher.Add(std::make_shared<FailingTarget>(&budget, 50000));
+  std::vector<std::shared_ptr<PageBuffer>> pages;
+  while (budget.bytes_in_use() < budget.limit_bytes()) pages.push_back(budget.NewPage());
+  EXPECT_EQ(RunBlocking([&](Attempt& attempt) { return budget.Admit(attempt); }), Error::kNoSpace);
 }
 
 TEST(Flusher, OldFilesAreWrittenByTheThread) {
