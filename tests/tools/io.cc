@@ -171,7 +171,7 @@ bool ReadRaisesBus(const volatile char* at) {
   struct sigaction old = {};
   action.sa_handler = OnBus;
   sigaction(SIGBUS, &action, &old);
-  bool raised = true;
+  volatile bool raised = true;  // its value must outlive the jump
   if (sigsetjmp(g_bus_jump, 1) == 0) {
     const char value = *at;
     static_cast<void>(value);
