@@ -101,7 +101,9 @@ Error CheckAndRepair(Device* device, const CheckOptions& options, const ApproveR
   }
   std::vector<const Finding*> accepted;
   for (const Finding& finding : outcome->before.findings) {
-    if (finding.repairable && approve(finding)) accepted.push_back(&finding);
+    // A replay writes the journal's superblock; that is not asked for.
+    const bool replayed = finding.id == FindingId::kJournalSlotBad && outcome->before.replay.needed;
+    if (finding.repairable && (replayed || approve(finding))) accepted.push_back(&finding);
   }
   if (accepted.empty()) {
     outcome->after = outcome->before;

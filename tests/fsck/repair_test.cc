@@ -34,7 +34,17 @@ const std::vector<Damage>& Repairables() {
       {"state", [](TreeEditor& e) { e.FlipBit(kSectorSize + 20); }},
       {"backup", [](TreeEditor& e) { e.FlipBit(e.geometry().GroupStart(3) * kBlockSize + 60); }},
       {"journal slot",
-       [](TreeEditor& e) { e.FlipBit(e.super().fixed.journal_runs[0].start * kBlockSize + 30); }},
+       [](TreeEditor& e) {
+         // The one that is not in use.
+         uint64_t generations[2];
+         for (const uint32_t slot : {0, 1}) {
+           e.EditJournalSuper(
+               slot, [&](format::JournalSuper* super) { generations[slot] = super->generation; },
+               Seal::kRight);
+         }
+         const uint64_t slot = generations[0] < generations[1] ? 0 : 1;
+         e.FlipBit((e.super().fixed.journal_runs[0].start + slot) * kBlockSize + 30);
+       }},
       {"bitmap checksum",
        [](TreeEditor& e) {
          e.EditBlockBitmap(
@@ -151,13 +161,15 @@ class CrashedTest : public testing_support::FsTest {
 
   // A committed transaction in the log that nobody has checkpointed, and an open orphan.
   void MakeCrashed() {
-    const InodeRef root = files().Root();
-    ASSERT_TRUE(files().Create(root, "kept").ok());
-    const InodeRef gone = *files().Create(root, "gone");
-    gone->lookups.fetch_add(1);
-    ASSERT_EQ(files().Write(gone, 0, "data"), Error::kOk);
-    ASSERT_EQ(files().Unlink(root, "gone"), Error::kOk);
-    ASSERT_EQ(fs_->Sync(), Error::kOk);
+    {
+      const InodeRef root = files().Root();
+      ASSERT_TRUE(files().Create(root, "kept").ok());
+      const InodeRef gone = *files().Create(root, "gone");
+      gone->lookups.fetch_add(1);
+      ASSERT_EQ(files().Write(gone, 0, "data"), Error::kOk);
+      ASSERT_EQ(files().Unlink(root, "gone"), Error::kOk);
+      ASSERT_EQ(fs_->Sync(), Error::kOk);
+    }
     Crash();
   }
 };
