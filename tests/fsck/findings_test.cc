@@ -231,7 +231,7 @@ const std::vector<Case>& Cases() {
        [](Scene& s) {
          s.editor.ChangeInode(format::kOrphanInode, [](format::Inode* inode) {
            inode->mode = S_IFLNK | 0777;
-           inode->size = 5;
+           inode->size = 6;  // of the block's header: "SLUC", 8, 0
            format::ExtentsOf(reinterpret_cast<std::byte*>(inode->root))[0].length = 1;
            inode->blocks = 1;
          });
@@ -401,7 +401,7 @@ const std::vector<Case>& Cases() {
        },
        {Id::kEntryTwice}},
       {"DirTwoNames",
-       [](Scene& s) { s.editor.InsertEntry(s.tree.other, "second", s.tree.inner, DT_DIR); },
+       [](Scene& s) { s.editor.InsertEntry(s.tree.sub, "second", s.tree.inner, DT_DIR); },
        {Id::kDirTwoNames}},
       {"NameOfRoot",
        [](Scene& s) { s.editor.InsertEntry(s.tree.other, "root", format::kRootInode, DT_DIR); },
