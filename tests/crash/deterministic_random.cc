@@ -12,7 +12,7 @@ namespace {
 thread_local unsigned char next_byte = 1;
 }  // namespace
 
-extern "C" ssize_t getrandom(void* buffer, size_t length, unsigned) noexcept {
+extern "C" ssize_t getrandom(void* buffer, size_t length, unsigned) {
   std::memset(buffer, next_byte, length);
   next_byte = static_cast<unsigned char>(next_byte == 255 ? 1 : next_byte + 1);
   return static_cast<ssize_t>(length);
