@@ -8,6 +8,8 @@
 //   CRASH_TOKEN='...' crash_test                one state
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
 #include <tuple>
 
 #include "tests/crash/explorer.h"
@@ -49,6 +51,30 @@ INSTANTIATE_TEST_SUITE_P(Workloads, CrashTest,
                          testing::Combine(testing::ValuesIn(Workloads()),
                                           testing::ValuesIn(Settings())),
                          CaseName);
+
+// A token is worth something: another run of the same case is the same to the byte.
+TEST(TokenTest, LeadsToTheSameStateOfAnotherRun) {
+  if (std::getenv("CRASH_TOKEN") != nullptr) GTEST_SKIP() << "CRASH_TOKEN is of another case";
+  const char* const workload = "create A/f; append A/f 9000; fsync A/f; rename A/f B/old; sync";
+  for (const Setting& setting : Settings()) {
+    const Recording one = RunWorkload(workload, setting);
+    const Recording two = RunWorkload(workload, setting);
+    ASSERT_EQ(one.problem + two.problem, "");
+    const CrashOptions few = {.exhaustive = 4, .samples = 5};
+    CrashStates states(one.log, few);
+    for (int i = 0; states.Next(); ++i) {
+      if (i % 7 != 0) continue;
+      ASSERT_EQ(CrashStates(two.log).GoTo(states.Token()), Error::kOk) << setting.name;
+    }
+  }
+}
+
+TEST(WorkloadTest, OneThatFailsIsNoProof) {
+  const Setting& setting = Settings()[0];
+  EXPECT_NE(RunWorkload("rmdir A", setting).problem, "");
+  EXPECT_NE(RunWorkload("create A/f; link A/f A/foo", setting).problem, "");
+  EXPECT_NE(RunWorkload("", setting).problem, "");
+}
 
 // A crash in the middle of the recovery from a crash.
 class RecoveryCrashTest : public CrashTest {};

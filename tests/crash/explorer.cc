@@ -22,8 +22,8 @@ namespace {
 using testing_support::Files;
 using testing_support::FsckProblems;
 
-constexpr uint64_t kDefaultStates = 150;
-// Every so manieth state is also mounted once more, after it was used.
+constexpr uint64_t kDefaultStates = 300;
+// One state of so many is checked before its recovery too, and mounted once more after its use.
 constexpr uint64_t kRemountEvery = 8;
 constexpr char kAfterwards[] = "used after the crash";
 

@@ -32,7 +32,7 @@ enum class OpKind : uint8_t {
   kUnlink,
   kRmdir,
   kRename,
-  kExchange,
+  kExchange,  // the last one that changes names
   kWrite,
   kAppend,
   kTruncate,

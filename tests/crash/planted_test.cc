@@ -89,6 +89,8 @@ const char* const kWorkloads[] = {
     "write A/foo 0 4096; fdatasync A/foo; unlink A/foo; fsync A; append A/bar 9000; fsync A/bar",
 };
 
+size_t Cases() { return std::size(kWorkloads) * Settings().size(); }
+
 size_t Violations(const RunOptions& options) {
   size_t found = 0;
   for (const char* workload : kWorkloads) {
@@ -101,8 +103,6 @@ size_t Violations(const RunOptions& options) {
   return found;
 }
 
-constexpr size_t kCases = std::size(kWorkloads) * 4;
-
 class PlantedTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -114,7 +114,7 @@ TEST_F(PlantedTest, NothingPlantedNothingFound) { EXPECT_EQ(Violations({}), 0u);
 
 TEST_F(PlantedTest, NoFlushes) {
   const auto make = [](Device* below) { return std::make_unique<NoFlushDevice>(below, 0); };
-  EXPECT_GE(Violations({.make_device = make}), kCases / 2);
+  EXPECT_GE(Violations({.make_device = make}), Cases() / 2);
 }
 
 TEST_F(PlantedTest, EverySecondFlushMissing) {
@@ -122,7 +122,7 @@ TEST_F(PlantedTest, EverySecondFlushMissing) {
   EXPECT_GT(Violations({.make_device = make}), 0u);
 }
 
-TEST_F(PlantedTest, NoBarrier) { EXPECT_GE(Violations({.barrier = false}), kCases / 2); }
+TEST_F(PlantedTest, NoBarrier) { EXPECT_GE(Violations({.barrier = false}), Cases() / 2); }
 
 TEST_F(PlantedTest, DataAfterItsCommit) {
   const auto make = [](Device* below) { return std::make_unique<LateDataDevice>(below); };

@@ -32,6 +32,9 @@ constexpr char kEarlierLife[] =
 // Files of the earlier life have ids of their own.
 constexpr int kEarlierFiles = 100;
 
+// What `-o dirsync` makes durable before it returns.
+bool ChangesNames(OpKind kind) { return kind <= OpKind::kExchange; }
+
 class Executor {
  public:
   Executor(Filesystem* fs, History* history) : fs_(fs), files_(fs), history_(history) {}
@@ -179,7 +182,6 @@ class Run {
   Run(const Setting& setting, const RunOptions& options) : setting_(setting), options_(options) {}
 
   Recording Record(const std::string& workload) {
-    RestartRandom();
     Recording recording;
     recording.problem = Prepare(&recording.history);
     if (recording.problem.empty()) recording.problem = Perform(workload, &recording.history);
@@ -189,9 +191,9 @@ class Run {
 
  private:
   std::string Prepare(History* history) {
-    std::string problem = MakeBase();
-    if (problem.empty()) problem = Format(/*incarnation=*/2);
-    if (problem.empty()) problem = Mount();
+    std::string problem = MakeDevice();
+    if (problem.empty() && options_.make_device) top_ = options_.make_device(device_.get());
+    if (problem.empty()) problem = Mount(top_ ? top_.get() : device_.get());
     if (problem.empty()) problem = Perform(kSetup, history);
     if (problem.empty() && setting_.near_wrap) problem = GoNearWrap();
     if (!problem.empty()) return "preparation: " + problem;
@@ -202,11 +204,25 @@ class Run {
     return "";
   }
 
-  std::string MakeBase() {
-    device_ = std::make_unique<CrashDevice>(kImageBytes);
-    if (setting_.base == Base::kPoison) return "";
+  // A fresh filesystem on what lay there before. Made once for all runs, without planted faults.
+  std::string MakeDevice() {
+    static std::map<Base, MemoryImage> made;
+    if (!made.contains(setting_.base)) {
+      device_ = std::make_unique<CrashDevice>(kImageBytes);
+      std::string problem = setting_.base == Base::kOlder ? LiveEarlier() : "";
+      if (problem.empty()) problem = Format(/*incarnation=*/2);
+      if (!problem.empty()) return problem;
+      made.emplace(setting_.base, device_->Image());
+    }
+    device_ = std::make_unique<CrashDevice>(made.at(setting_.base).Share());
+    clock_ = StepClock();
+    RestartRandom();
+    return "";
+  }
+
+  std::string LiveEarlier() {
     std::string problem = Format(/*incarnation=*/1);
-    if (problem.empty()) problem = Mount();
+    if (problem.empty()) problem = Mount(device_.get());
     History earlier(kEarlierFiles);
     if (problem.empty()) problem = Perform(kEarlierLife, &earlier);
     fs_.reset();  // it was never unmounted: its log is full of valid records
@@ -221,12 +237,12 @@ class Run {
     return "";
   }
 
-  std::string Mount() {
-    if (options_.make_device) top_ = options_.make_device(device_.get());
+  std::string Mount(Device* device) {
     MountOptions options = CrashMountOptions(&clock_);
     options.barrier = options_.barrier;
+    options.dirsync = setting_.dirsync;
     std::string message;
-    auto mounted = Filesystem::Mount(top_ ? top_.get() : device_.get(), options, &message);
+    auto mounted = Filesystem::Mount(device, options, &message);
     if (!mounted.ok()) return "mount: " + message;
     fs_ = std::move(mounted).value();
     return "";
@@ -238,6 +254,7 @@ class Run {
     Executor executor(fs_.get(), history);
     for (const Operation& operation : *operations) {
       std::string problem = executor.Do(operation);
+      if (setting_.dirsync && ChangesNames(operation.kind)) history->Committed();
       if (problem.empty() && recording_) problem = Between(history);
       if (!problem.empty()) return problem;
       if (recording_) device_->Mark(history->last());

@@ -46,6 +46,7 @@ struct Setting {
   Base base;
   Between between;
   bool near_wrap;  // the log's head is shortly before the end of the ring
+  bool dirsync;    // mounted so
 };
 
 // A device between filesystem and crash device, for planted faults; absent: none.

@@ -5,10 +5,11 @@ namespace sluice::crash {
 
 const std::vector<Setting>& Settings() {
   static const std::vector<Setting> settings = {
-      {"plain", Base::kPoison, Between::kNothing, false},
-      {"older", Base::kOlder, Between::kNothing, true},
-      {"commits", Base::kOlder, Between::kCommit, true},
-      {"checkpoints", Base::kPoison, Between::kCheckpoint, true},
+      {"plain", Base::kPoison, Between::kNothing, false, false},
+      {"older", Base::kOlder, Between::kNothing, true, false},
+      {"commits", Base::kOlder, Between::kCommit, true, false},
+      {"checkpoints", Base::kPoison, Between::kCheckpoint, true, false},
+      {"dirsync", Base::kOlder, Between::kNothing, false, true},
   };
   return settings;
 }
