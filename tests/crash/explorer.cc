@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/crash/explorer.h"
 
-#include <charconv>
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/log.h"
@@ -87,9 +88,10 @@ class Explorer {
 
   std::string CheckState(MemoryDevice* device, size_t returned, bool remount,
                          std::string* fingerprint);
-  std::string CheckMounted(Filesystem* fs, size_t returned, std::string* fingerprint);
+  std::string CheckMounted(Filesystem* fs, size_t returned, Tree* tree);
   std::string Mount(Device* device, std::unique_ptr<Filesystem>* fs);
   std::string Use(Filesystem* fs);
+  std::string Grow(Filesystem* fs, const Tree& tree);
   std::string CheckUse(Device* device);
 
   const std::string& name_;
@@ -151,9 +153,7 @@ void Explorer::Look(const CrashStates& states) {
   StartOver();
   const size_t returned = states.Mark().value_or(0);
   const bool remount = result_.states++ % kRemountEvery == 0;
-  std::string fingerprint;
-  const std::string problem =
-      CheckState(states.Materialize().get(), returned, remount, &fingerprint);
+  const std::string problem = CheckState(states.Materialize().get(), returned, remount, nullptr);
   if (!problem.empty()) return Violation(states.Token(), problem);
   if (options_.recovery_states > 0) LookAtRecovery(states, "");
 }
@@ -164,10 +164,11 @@ void Explorer::LookAtRecovery(const CrashStates& states, const std::string& inne
   CrashDevice device(states.Materialize()->Image());
   std::unique_ptr<Filesystem> fs;
   std::string problem = Mount(&device, &fs);
-  std::string expected;
-  if (problem.empty()) problem = CheckMounted(fs.get(), returned, &expected);
+  Tree tree;
+  if (problem.empty()) problem = CheckMounted(fs.get(), returned, &tree);
   fs.reset();
   if (!problem.empty()) return Violation(states.Token(), problem);
+  const std::string expected = Fingerprint(tree);
 
   const CrashLog log = device.TakeLog();
   const auto look = [&](const CrashStates& inner) {
@@ -209,14 +210,12 @@ std::string Explorer::Mount(Device* device, std::unique_ptr<Filesystem>* fs) {
   return errors.empty() ? "" : "the mount complains: " + errors;
 }
 
-std::string Explorer::CheckMounted(Filesystem* fs, size_t returned, std::string* fingerprint) {
-  Tree tree;
-  std::string problem = ReadTree(fs, &tree);
+std::string Explorer::CheckMounted(Filesystem* fs, size_t returned, Tree* tree) {
+  std::string problem = ReadTree(fs, tree);
   const std::string errors = errors_.Take();
   if (problem.empty() && !errors.empty()) problem = "it complains: " + errors;
-  if (!problem.empty()) return absl::StrCat(problem, "\nthere is:\n", Describe(tree));
-  *fingerprint = Fingerprint(tree);
-  return Judge(recording_.history, returned, tree);
+  if (!problem.empty()) return absl::StrCat(problem, "\nthere is:\n", Describe(*tree));
+  return Judge(recording_.history, returned, *tree);
 }
 
 std::string Explorer::CheckState(MemoryDevice* device, size_t returned, bool remount,
@@ -225,7 +224,10 @@ std::string Explorer::CheckState(MemoryDevice* device, size_t returned, bool rem
   if (!problem.empty()) return "before the recovery: " + problem;
   std::unique_ptr<Filesystem> fs;
   problem = Mount(device, &fs);
-  if (problem.empty()) problem = CheckMounted(fs.get(), returned, fingerprint);
+  Tree tree;
+  if (problem.empty()) problem = CheckMounted(fs.get(), returned, &tree);
+  if (fingerprint != nullptr) *fingerprint = Fingerprint(tree);
+  if (problem.empty()) problem = Grow(fs.get(), tree);
   if (problem.empty()) problem = Use(fs.get());
   if (!problem.empty()) return problem;
   if (fs->Unmount() != Error::kOk) return "does not unmount: " + errors_.Take();
@@ -233,6 +235,26 @@ std::string Explorer::CheckState(MemoryDevice* device, size_t returned, bool rem
   problem = FsckProblems(device);
   if (!problem.empty()) return "after the recovery: " + problem;
   return remount ? CheckUse(device) : "";
+}
+
+// What a crash has left behind the end of a file does not come to light when the file grows.
+std::string Explorer::Grow(Filesystem* fs, const Tree& tree) {
+  const Files files(fs);
+  for (const auto& [ino, node] : tree.nodes) {
+    const uint64_t size = node.attributes.size;
+    if (!S_ISREG(node.attributes.mode) || size % kBlockSize == 0) continue;
+    const auto inode = RunBlocking([&](Attempt& attempt) { return fs->GetInode(attempt, ino); });
+    if (!inode.ok()) return "a file is gone: " + std::string(ErrorText(inode.error()));
+    AttributeChange change;
+    change.size = size + kBlockSize;
+    if (!files.SetAttributes(*inode, change).ok()) return "a file cannot grow: " + errors_.Take();
+    const Result<std::string> content = files.Read(*inode, 0, *change.size);
+    if (!content.ok() || *content != node.content + std::string(kBlockSize, '\0')) {
+      return absl::StrCat("inode ", ino, " shows what lay behind its end of ", size, "\n",
+                          Describe(tree));
+    }
+  }
+  return "";
 }
 
 // A file is created, written and synced.

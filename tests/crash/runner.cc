@@ -264,6 +264,10 @@ class Run {
 
   std::string Between(History* history) {
     if (setting_.between == Between::kNothing) return "";
+    if (setting_.between == Between::kWriteout) {
+      fs_->impl()->flusher->FlushAll();
+      return "";
+    }
     fs_->impl()->inodes->DrainReaper();
     if (fs_->journal()->CommitNow(CommitReason::kSync) != Error::kOk) return "a commit failed";
     history->Committed();

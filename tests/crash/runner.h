@@ -37,6 +37,7 @@ enum class Base {
 // What happens after each operation besides it.
 enum class Between {
   kNothing,
+  kWriteout,    // the flusher writes all data, which promises nothing
   kCommit,      // deletions, and a commit
   kCheckpoint,  // and a checkpoint
 };

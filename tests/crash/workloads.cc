@@ -6,6 +6,7 @@ namespace sluice::crash {
 const std::vector<Setting>& Settings() {
   static const std::vector<Setting> settings = {
       {"plain", Base::kPoison, Between::kNothing, false, false},
+      {"written", Base::kOlder, Between::kWriteout, false, false},
       {"older", Base::kOlder, Between::kNothing, true, false},
       {"commits", Base::kOlder, Between::kCommit, true, false},
       {"checkpoints", Base::kPoison, Between::kCheckpoint, true, false},
@@ -122,6 +123,12 @@ const std::vector<Workload>& Workloads() {
       {"parent_created_fsync_child",
        "mkdir A/D; mkdir A/D/E; create A/D/E/f; append A/D/E/f 10; "
        "fsync A/D/E/f"},
+      {"directory_block_becomes_data",
+       "mkdir A/D; create A/D/f; fsync A/D; unlink A/D/f; rmdir A/D; fsync A; create A/1; append "
+       "A/1 4096; fsync A/1"},
+      {"data_block_becomes_directory",
+       "create A/1; append A/1 4096; fsync A/1; unlink A/1; fsync A; mkdir A/D; create A/D/f; "
+       "fsync A/D/f"},
       {"directory_blocks_reused_as_data",
        "mkdir A/D; create A/D/f; sync; unlink A/D/f; rmdir A/D; sync; append A/bar 40000; "
        "fsync A/bar; append A/bar 40000; fsync A/bar"},
