@@ -137,6 +137,8 @@ class Daemon {
   void StartUnmount();
   void Unmount();
   bool OurMountIsOnTop() const;
+  // Tells those who want the image now to wait rather than to go away.
+  void MarkUnmounting() ABSL_LOCKS_EXCLUDED(mutex_);
   // Makes the image clean and lets go of it. Once; nothing is in flight.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
   void SyncUnlessClosed() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -173,8 +175,7 @@ int Daemon::Run(Launch* launch) {
   }
   launch->ReportReady();
   WaitForEnd();
-  // Those who want the image now are told to wait rather than to go away.
-  lock_.MarkUnmounting();
+  MarkUnmounting();
   session_->Join();
   session_->Drain();
   server_->Finish();
@@ -234,7 +235,7 @@ int Daemon::MountAndStart() {
     return kExitFailure;
   }
   server_ = std::make_unique<FuseServer>(fs_.get(), [this] {
-    lock_.MarkUnmounting();
+    MarkUnmounting();
     Close();
   });
   session_ =
@@ -283,6 +284,13 @@ void Daemon::Unmount() {
              "): everything is written, the mount stays");
   FlushKernelPages(mountpoint_);
   SyncUnlessClosed();
+}
+
+// The kernel's DESTROY and the end of the session come on different threads; whoever closes lets
+// go of the lock without the mutex, but only after `closed_` is set.
+void Daemon::MarkUnmounting() {
+  MutexLock lock(&mutex_);
+  if (!closed_) lock_.MarkUnmounting();
 }
 
 void Daemon::SyncUnlessClosed() {

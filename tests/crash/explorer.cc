@@ -243,7 +243,8 @@ std::string Explorer::Grow(Filesystem* fs, const Tree& tree) {
   for (const auto& [ino, node] : tree.nodes) {
     const uint64_t size = node.attributes.size;
     if (!S_ISREG(node.attributes.mode) || size % kBlockSize == 0) continue;
-    const auto inode = RunBlocking([&](Attempt& attempt) { return fs->GetInode(attempt, ino); });
+    const auto inode =
+        RunBlocking([&, id = ino](Attempt& attempt) { return fs->GetInode(attempt, id); });
     if (!inode.ok()) return "a file is gone: " + std::string(ErrorText(inode.error()));
     AttributeChange change;
     change.size = size + kBlockSize;
