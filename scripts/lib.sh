@@ -46,14 +46,16 @@ unmount_lazily() {
   if [ "$(id -u)" -eq 0 ]; then umount -l "$1"; else fusermount3 -u -z "$1"; fi
 }
 
-# Every process started since make_scratch has its TMPDIR (or one below it), daemons included. Those
-# of this list that look at the list are not in it: the glob is older than they are.
+# Every process started since make_scratch has its TMPDIR (or one below it), daemons included. The
+# grep may find itself: whoever signals these expects some to be gone.
 scratch_processes() {
   grep -lz "^TMPDIR=$SCRATCH" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3
 }
 
 clean_up() {
   local status=$?
+  # One thing that cannot be cleaned up must not keep the others.
+  set +e
   trap - EXIT
   trap '' INT TERM HUP
   if [ -n "$CHILD" ]; then
@@ -76,9 +78,15 @@ clean_up() {
   exit $status
 }
 
+processes_left() {
+  local pid
+  for pid in $(scratch_processes); do [ -e "/proc/$pid" ] && return 0; done
+  return 1
+}
+
 wait_for_processes() {
   local end=$((SECONDS + $1))
-  while [ $SECONDS -lt $end ] && [ -n "$(scratch_processes)" ]; do sleep 0.1; done
+  while [ $SECONDS -lt $end ] && processes_left; do sleep 0.1; done
 }
 
 # bounded SECONDS COMMAND...: runs the command in a process group of its own, so that ^C reaches
