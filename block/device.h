@@ -9,6 +9,7 @@
 #ifndef SLUICE_BLOCK_DEVICE_H_
 #define SLUICE_BLOCK_DEVICE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -48,6 +49,9 @@ class IoRequest {
   uint64_t length = 0;  // bytes; kRead and kWrite: the sum of `buffers`
   // Memory pieces, each a multiple of kSectorSize; page-aligned memory avoids a copy.
   std::vector<std::span<std::byte>> buffers;
+  // Somebody waits for this background request: set by anyone who makes sure that it is not Done
+  // meanwhile, before, during or after Submit, and followed by Device::Promote.
+  std::atomic<bool> urgent{false};
 };
 
 // Thread-safe, all of it.
@@ -63,6 +67,11 @@ class Device {
 
   // Starts the requests. Never waits for the device: a full queue is kept inside.
   virtual void Submit(std::span<IoRequest* const> requests) = 0;
+
+  // Requests may have been marked urgent: those that are still queued go out as if somebody had
+  // waited for them from the start. Like Submit it never waits and may call Done. No lock may be
+  // held that a Done takes.
+  virtual void Promote() {}
 
   // Blocking forms, for threads that may wait (mount, commit, checkpoint, tools). Whole or error:
   // a short transfer is kIo. The defaults stand on Submit; a file device does them directly,

@@ -96,9 +96,9 @@ size_t Inode::StartWriteback(size_t max_pages, IoKind kind) {
   return pages.StartWriteout(0, format::kMaxFileBlocks, kind, 0, shared_from_this(), max_pages);
 }
 
-void Inode::WaitWriteback() {
+void Inode::WaitWriteback(IoKind kind) {
   // As above: fsync reports it.
-  IgnoreError(pages.WaitWritten(0, format::kMaxFileBlocks));
+  IgnoreError(pages.WaitWritten(0, format::kMaxFileBlocks, kind));
 }
 
 uint64_t Inode::WriteErrors() { return pages.error_sequence(); }

@@ -114,7 +114,7 @@ class Inode : public OrderedData, public FlushTarget, public std::enable_shared_
 
   // FlushTarget
   size_t StartWriteback(size_t max_pages, IoKind kind) override;
-  void WaitWriteback() override;
+  void WaitWriteback(IoKind kind) override;
   uint64_t WriteErrors() override;
   size_t DirtyPages() override;
 

@@ -371,7 +371,7 @@ Filesystem::~Filesystem() {
   fs->journal.reset();
   if (fs->inodes == nullptr) return;
   for (const InodeRef& inode : fs->inodes->Collect([](Inode&) { return true; })) {
-    inode->WaitWriteback();
+    inode->WaitWriteback(IoKind::kSyncWrite);
   }
 }
 

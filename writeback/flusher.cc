@@ -23,7 +23,7 @@ struct Flusher::Impl {
   void Run();
   // Targets that are due: dirty since before `now - expire`, or all.
   std::vector<std::shared_ptr<FlushTarget>> Due(Nanoseconds now, bool all);
-  void WritePass(const std::vector<std::shared_ptr<FlushTarget>>& targets);
+  void WritePass(const std::vector<std::shared_ptr<FlushTarget>>& targets, IoKind kind);
   void ForgetClean();
 
   struct Entry {
@@ -88,7 +88,8 @@ std::vector<std::shared_ptr<FlushTarget>> Flusher::Impl::Due(Nanoseconds now, bo
 
 // Round robin in chunks, oldest first; the waits bound what is in flight. A file whose writes fail
 // has its next turn in the next pass: its pages stay dirty, so this one would never end.
-void Flusher::Impl::WritePass(const std::vector<std::shared_ptr<FlushTarget>>& targets) {
+void Flusher::Impl::WritePass(const std::vector<std::shared_ptr<FlushTarget>>& targets,
+                              IoKind kind) {
   struct Turn {
     FlushTarget* target;
     uint64_t errors;
@@ -101,9 +102,9 @@ void Flusher::Impl::WritePass(const std::vector<std::shared_ptr<FlushTarget>>& t
   while (!todo.empty()) {
     for (Turn& turn : todo) {
       // Only who had a whole chunk may have more.
-      turn.more = turn.target->StartWriteback(kChunkPages, IoKind::kBackgroundWrite) == kChunkPages;
+      turn.more = turn.target->StartWriteback(kChunkPages, kind) == kChunkPages;
     }
-    for (const Turn& turn : todo) turn.target->WaitWriteback();
+    for (const Turn& turn : todo) turn.target->WaitWriteback(kind);
     std::erase_if(todo, [](const Turn& turn) {
       return !turn.more || turn.target->WriteErrors() != turn.errors;
     });
@@ -132,14 +133,14 @@ void Flusher::Impl::Run() {
       if (stop) return;
       all = std::exchange(pressure, false);
     }
-    WritePass(Due(options.clock->MonotonicTime(), all));
+    WritePass(Due(options.clock->MonotonicTime(), all), IoKind::kBackgroundWrite);
     ForgetClean();
     budget->PassEnded();
   }
 }
 
 void Flusher::FlushAll() {
-  impl_->WritePass(impl_->Due(0, true));
+  impl_->WritePass(impl_->Due(0, true), IoKind::kSyncWrite);
   impl_->ForgetClean();
   impl_->budget->PassEnded();
 }

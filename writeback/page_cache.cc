@@ -194,24 +194,32 @@ std::vector<PageCache::WriteRequest*> PageCache::CollectDirty(FileBlock first, F
 
 size_t PageCache::StartWriteout(FileBlock first, FileBlock end, IoKind kind, uint64_t flow,
                                 std::shared_ptr<void> keep_alive, size_t max_pages) {
-  std::vector<WriteRequest*> requests;
-  {
-    MutexLock lock(&mutex_);
-    requests = CollectDirty(first, end, max_pages);
-  }
-  if (requests.empty()) return 0;
   size_t pages = 0;
   std::vector<IoRequest*> submit;
-  submit.reserve(requests.size());
-  for (WriteRequest* request : requests) {
-    request->kind = kind;
-    request->flow = flow;
-    request->keep_alive_ = keep_alive;
-    pages += request->pages();
-    submit.push_back(request);
+  bool promote = false;
+  {
+    MutexLock lock(&mutex_);
+    if (kind != IoKind::kBackgroundWrite) promote = MarkUrgent(first, end);
+    for (WriteRequest* request : CollectDirty(first, end, max_pages)) {
+      request->kind = kind;
+      request->flow = flow;
+      request->keep_alive_ = keep_alive;
+      pages += request->pages();
+      submit.push_back(request);
+    }
   }
-  device_->Submit(submit);
+  if (promote) device_->Promote();
+  if (!submit.empty()) device_->Submit(submit);
   return pages;
+}
+
+bool PageCache::MarkUrgent(FileBlock first, FileBlock end) {
+  bool marked = false;
+  for (WriteRequest* request : active_) {
+    if (request->kind != IoKind::kBackgroundWrite || !request->Overlaps(first, end)) continue;
+    marked |= !request->urgent.exchange(true, std::memory_order_release);
+  }
+  return marked;
 }
 
 void PageCache::Finish(WriteRequest* request, Error error) {
@@ -245,8 +253,10 @@ void PageCache::Finish(WriteRequest* request, Error error) {
   // `owned` goes last: its keep_alive_ may hold the last reference to this cache's inode.
 }
 
-void PageCache::WhenWritten(FileBlock first, FileBlock end, std::function<void(Error)> done) {
+void PageCache::WhenWritten(FileBlock first, FileBlock end, std::function<void(Error)> done,
+                            IoKind who) {
   auto waiter = std::make_shared<Waiter>();
+  bool promote = false;
   {
     MutexLock lock(&mutex_);
     for (WriteRequest* request : active_) {
@@ -254,15 +264,14 @@ void PageCache::WhenWritten(FileBlock first, FileBlock end, std::function<void(E
       request->waiters_.push_back(waiter);
       ++waiter->requests;
     }
-    if (waiter->requests > 0) {
-      waiter->done = std::move(done);
-      return;
-    }
+    if (who != IoKind::kBackgroundWrite) promote = MarkUrgent(first, end);
+    if (waiter->requests > 0) waiter->done = std::exchange(done, nullptr);
   }
-  done(Error::kOk);
+  if (promote) device_->Promote();
+  if (done != nullptr) done(Error::kOk);
 }
 
-Error PageCache::WaitWritten(FileBlock first, FileBlock end) {
+Error PageCache::WaitWritten(FileBlock first, FileBlock end, IoKind waiter) {
   SLUICE_CHECK(!Journal::ThreadHasHandle());
   struct Signal {
     Mutex mutex;
@@ -271,12 +280,13 @@ Error PageCache::WaitWritten(FileBlock first, FileBlock end) {
     Error error ABSL_GUARDED_BY(mutex) = Error::kOk;
   };
   auto signal = std::make_shared<Signal>();
-  WhenWritten(first, end, [signal](Error error) {
+  auto done = [signal](Error error) {
     MutexLock lock(&signal->mutex);
     signal->done = true;
     signal->error = error;
     signal->ready.SignalAll();
-  });
+  };
+  WhenWritten(first, end, done, waiter);
   MutexLock lock(&signal->mutex);
   while (!signal->done) signal->ready.Wait(&signal->mutex);
   return signal->error;

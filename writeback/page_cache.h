@@ -74,14 +74,18 @@ class PageCache {
   // --- Writeout ---
 
   // Starts writing dirty pages of [first, end), at most about `max_pages`, merged into large
-  // requests; pages under writeback stay so (if they are dirty again, they are for a later call).
-  // Never waits. Returns pages started. `keep_alive` is held until the I/O is over.
+  // requests; pages under writeback stay so (if they are dirty again, they are for a later call),
+  // but are promoted unless `kind` is kBackgroundWrite. Never waits. Returns pages started.
+  // `keep_alive` is held until the I/O is over.
   size_t StartWriteout(FileBlock first, FileBlock end, IoKind kind, uint64_t flow,
                        std::shared_ptr<void> keep_alive, size_t max_pages = SIZE_MAX);
   // Calls `done` when none of the pages now under writeback in [first, end) is any more; at once
-  // if there are none. The error is that of these writes.
-  void WhenWritten(FileBlock first, FileBlock end, std::function<void(Error)> done);
-  Error WaitWritten(FileBlock first, FileBlock end);  // blocking form: no lock, no handle
+  // if there are none. The error is that of these writes. What the device still has queued as
+  // background is promoted, unless `waiter` is background work itself (J3).
+  void WhenWritten(FileBlock first, FileBlock end, std::function<void(Error)> done,
+                   IoKind waiter = IoKind::kSyncWrite);
+  // Blocking form: no lock, no handle.
+  Error WaitWritten(FileBlock first, FileBlock end, IoKind waiter = IoKind::kSyncWrite);
   bool AnyUnderWriteback(FileBlock first, FileBlock end) const;
 
   // --- Truncate and punch: the caller holds the range lock exclusively and no page of the range is
@@ -114,6 +118,8 @@ class PageCache {
   bool MakeDirty(Page& page) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::vector<WriteRequest*> CollectDirty(FileBlock first, FileBlock end, size_t max_pages)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Marks what of the range is on its way as background; true if the device must be told.
+  bool MarkUrgent(FileBlock first, FileBlock end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Finish(WriteRequest* request, Error error);
 
   Device* const device_;

@@ -29,6 +29,7 @@
 #include "base/log.h"
 #include "base/mutex.h"
 #include "block/image_lock.h"
+#include "block/scheduler.h"
 #include "block/uring_device.h"
 #include "fs/filesystem.h"
 #include "fs/fuse/fuse_server.h"
@@ -149,6 +150,7 @@ class Daemon {
 
   ImageLock lock_;
   std::unique_ptr<Device> device_;
+  std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<Filesystem> fs_;
   std::unique_ptr<FuseServer> server_;
   std::unique_ptr<Session> session_;
@@ -199,9 +201,10 @@ int Daemon::OpenFilesystem() {
     return kExitFailure;
   }
   device_ = std::move(device).value();
+  scheduler_ = std::make_unique<Scheduler>(device_.get());
   std::string message;
-  Result<std::unique_ptr<Filesystem>> fs =
-      Filesystem::Mount(device_.get(), FilesystemOptions(command_.options, mountpoint_), &message);
+  Result<std::unique_ptr<Filesystem>> fs = Filesystem::Mount(
+      scheduler_.get(), FilesystemOptions(command_.options, mountpoint_), &message);
   if (!fs.ok()) {
     if (message.empty()) message = ErrorText(fs.error());
     LogError("cannot mount ", command_.image, ": ", message);

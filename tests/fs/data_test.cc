@@ -162,7 +162,8 @@ TEST_F(DataTest, FdatasyncFlushesWhatTheFlusherWrote) {
   ASSERT_EQ(files().Write(file_, 0, Pattern(4096, 'a')), Error::kOk);
   ASSERT_EQ(fs_->Sync(), Error::kOk);
   ASSERT_EQ(files().Write(file_, 0, Pattern(4096, 'b')), Error::kOk);
-  while (file_->StartWriteback(100, IoKind::kBackgroundWrite) > 0) file_->WaitWriteback();
+  while (file_->StartWriteback(100, IoKind::kBackgroundWrite) > 0)
+    file_->WaitWriteback(IoKind::kBackgroundWrite);
   ASSERT_TRUE(file_->pages.idle());
   const uint64_t flushes = device_->count(IoOp::kFlush);
   const uint64_t commits = fs_->journal()->stats().commits;

@@ -21,7 +21,7 @@ class FakeTarget : public FlushTarget {
     changed_.SignalAll();
     return pages;
   }
-  void WaitWriteback() override {}
+  void WaitWriteback(IoKind) override {}
   uint64_t WriteErrors() override { return 0; }
   size_t DirtyPages() override {
     MutexLock lock(&mutex_);
@@ -61,7 +61,7 @@ class FailingTarget : public FlushTarget {
     budget_->WriteFailed(Error::kNoSpace);
     return std::min(max_pages, dirty_);
   }
-  void WaitWriteback() override {}
+  void WaitWriteback(IoKind) override {}
   size_t DirtyPages() override { return dirty_; }
   uint64_t WriteErrors() override { return errors_; }
 

@@ -48,6 +48,10 @@ class HeldDevice : public Device {
     MutexLock lock(&mutex_);
     return held_.at(index)->length;
   }
+  uint64_t offset(size_t index) {
+    MutexLock lock(&mutex_);
+    return held_.at(index)->offset;
+  }
   MemoryDevice& disk() { return disk_; }
 
  private:

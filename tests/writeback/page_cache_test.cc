@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "block/scheduler.h"
 #include "tests/writeback/held_device.h"
 
 namespace sluice {
@@ -110,6 +111,26 @@ TEST_F(PageCacheTest, WhenWrittenWaitsForItsRangeOnly) {
   device_.Release();
   EXPECT_TRUE(high);
   cache_.Drop(0, kEnd);
+}
+
+TEST_F(PageCacheTest, WhoWaitsPromotesWhatTheFlusherQueued) {
+  Scheduler scheduler(&device_, {.alone_requests = 1, .beside_requests = 1});
+  PageCache cache(&scheduler, &budget_, [] {});
+  for (FileBlock page : {0, 2, 4, 6}) cache.Write(page, 0, Bytes(kBlockSize, 'x'), 10 + page);
+  ASSERT_EQ(cache.StartWriteout(0, kEnd, IoKind::kBackgroundWrite, 0, nullptr), 4u);
+  ASSERT_EQ(device_.held(), 1u);
+  int done = 0;
+  cache.WhenWritten(
+      0, kEnd, [&](Error) { ++done; }, IoKind::kBackgroundWrite);
+  EXPECT_EQ(device_.held(), 1u);
+  cache.WhenWritten(4, 5, [&](Error) { ++done; });
+  EXPECT_EQ(device_.held(), 2u);
+  EXPECT_EQ(device_.offset(1), 14 * kBlockSize);
+  // A sync writeout of everything has nothing new to start, but makes the rest urgent.
+  EXPECT_EQ(cache.StartWriteout(0, kEnd, IoKind::kSyncWrite, 0, nullptr), 0u);
+  EXPECT_EQ(device_.held(), 4u);
+  device_.Release();
+  EXPECT_EQ(done, 2);
 }
 
 TEST_F(PageCacheTest, APageReadBeforeAChangeIsNotPutIn) {
