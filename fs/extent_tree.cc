@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lookup and insertion; removal is in extent_remove.cc.
+// Lookup and insertion; removal is in extent_remove.cc, changes in the middle in extent_change.cc.
 //
 // Under a handle nodes are found through the cache again, with an attempt of their own: what was
 // prepared is pinned by the operation's attempt, so that is never a miss.
@@ -271,11 +271,8 @@ void ExtentTree::InsertEntry(Handle& handle, BlockReservation& reservation, Path
            [&](std::byte* bytes) { InsertRaw(bytes, position, entry.data()); });
 }
 
-void ExtentTree::Insert(Handle& handle, BlockReservation& reservation, FileBlock logical,
-                        BlockRun run, bool unwritten) {
-  SLUICE_CHECK(run.length > 0 && run.length <= format::kMaxExtentLength);
-  SLUICE_CHECK(logical + run.length <= format::kMaxFileBlocks);
-  MutexLock lock(owner_.mutex);
+void ExtentTree::InsertExtent(Handle& handle, BlockReservation& reservation, const Extent& extent) {
+  const FileBlock logical = extent.logical;
   Attempt prepared;
   Path path;
   SLUICE_CHECK(Descend(prepared, logical, &path) == Error::kOk);
@@ -285,15 +282,23 @@ void ExtentTree::Insert(Handle& handle, BlockReservation& reservation, FileBlock
       FirstWhere(leaf.entries(), [&](uint32_t i) { return EndOf(leaf.extent(i)) > logical; });
   const FileBlock next =
       position < leaf.entries() ? FileBlock{leaf.extent(position).logical} : leaf.end;
-  SLUICE_CHECK(logical + run.length <= next);
+  SLUICE_CHECK(EndOf(extent) <= next);
+  if (!Merge(handle, leaf, position, extent)) {
+    InsertEntry(handle, reservation, &path, path.size() - 1, position, Raw(extent));
+  }
+}
+
+void ExtentTree::Insert(Handle& handle, BlockReservation& reservation, FileBlock logical,
+                        BlockRun run, bool unwritten) {
+  SLUICE_CHECK(run.length > 0 && run.length <= format::kMaxExtentLength);
+  SLUICE_CHECK(logical + run.length <= format::kMaxFileBlocks);
   Extent extent = {};
   extent.logical = static_cast<uint32_t>(logical);
   extent.length = static_cast<uint16_t>(run.length);
   extent.flags = unwritten ? format::kExtentUnwritten : uint16_t{0};
   extent.physical = run.start;
-  if (!Merge(handle, leaf, position, extent)) {
-    InsertEntry(handle, reservation, &path, path.size() - 1, position, Raw(extent));
-  }
+  MutexLock lock(owner_.mutex);
+  InsertExtent(handle, reservation, extent);
   *owner_.blocks += run.length;
 }
 

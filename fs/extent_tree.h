@@ -78,6 +78,29 @@ class ExtentTree {
   void Insert(Handle& handle, BlockReservation& reservation, FileBlock logical, BlockRun run,
               bool unwritten);
 
+  // A change in the middle of the tree: a part of one extent becomes written, unwritten, or a hole.
+  enum class Change : uint8_t { kWritten, kUnwritten, kHole };
+  struct ChangePlan {
+    FileBlock first = 0;
+    FileBlock end = 0;  // within the extent that `first` lies in
+    Change change = Change::kHole;
+    BlockNumber physical = 0;  // of `first`
+    int credits = 0;
+    int revokes = 0;
+    BlockCount tree_blocks = 0;  // that a reservation for ApplyChange must hold
+    BlockCount length() const { return end - first; }
+  };
+  // Reads and pins what changing [first, end) needs, as far as the extent at `first` reaches (the
+  // plan says how far that is). Precondition: `first` is no hole. kCorrupt if a node fails its
+  // checks or a block to free is free already.
+  Result<ChangePlan> PrepareChange(Attempt& attempt, FileBlock first, FileBlock end,
+                                   Change change) const;
+  // Makes the change, under a handle with the plan's credits and revokes, the inode's mutex held
+  // since the plan was made. The blocks of a new hole are freed, and nodes that become empty too.
+  // Neighbours that fit together are joined. Keeps fields.blocks; the caller calls
+  // Inode::WriteBack. An error (kCorrupt: a block was free already) is told when all is done.
+  Error ApplyChange(Handle& handle, BlockReservation& reservation, const ChangePlan& plan);
+
   // Removes from the end of the tree down to `from`, as much as `max_credits` allow: prepares
   // (reads nodes, bitmaps: PrepareFree) the last part that fits into one handle, and says what it
   // will free. `plan` is empty when nothing at or after `from` is left. max_credits should be at
@@ -159,6 +182,11 @@ class ExtentTree {
   bool RemoveIn(Handle& handle, const Node& node, FileBlock from, Error* error);
   bool RemoveInLeaf(Handle& handle, const Node& leaf, FileBlock from, Error* error);
   void Release(Handle& handle, BlockRun run, Error* error);
+
+  // Puts the extent in, where a hole is; merged with its neighbours if it can be.
+  void InsertExtent(Handle& handle, BlockReservation& reservation, const format::Extent& extent);
+  // Frees the empty leaf at the end of the path, and what becomes empty above it.
+  void RemoveLeaf(Handle& handle, const Path& path, Error* error);
 
   ExtentOwner owner_;
   BufferCache* cache_;

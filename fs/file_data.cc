@@ -20,6 +20,16 @@ Error ReadPage(Filesystem::Impl* fs, const InodeRef& inode, FileBlock index, Blo
   return Error::kOk;
 }
 
+// Writes the dirty pages of the range for SettleOrdered; if that fails they stay dirty, and what is
+// waited for is the end of the transaction that wants them.
+Error WriteRange(Filesystem::Impl* fs, const InodeRef& inode, FileBlock first, FileBlock end) {
+  SLUICE_CHECK(!Journal::ThreadHasHandle());
+  const Tid running = fs->journal->running_tid();
+  inode->pages.StartWriteout(first, end, IoKind::kSyncWrite, /*flow=*/0, inode);
+  if (inode->pages.WaitWritten(first, end) == Error::kOk) return Error::kOk;
+  return fs->journal->Commit(running - 1, CommitReason::kRestart);
+}
+
 }  // namespace
 
 ExtentTree TreeOf(Filesystem::Impl* fs, const InodeRef& inode) {
@@ -63,6 +73,33 @@ Result<BlockReservation> ReserveBlocks(Filesystem::Impl* fs, Attempt& attempt, B
 void JoinOrdered(Handle& handle, const InodeRef& inode) {
   handle.AddOrdered(inode);
   inode->ordered_tid.store(handle.tid(), std::memory_order_release);
+}
+
+Error Quiesce(Filesystem::Impl*, Attempt& attempt, const InodeRef& inode, FileBlock first,
+              FileBlock end, RangeLock::Token* range) {
+  ASSIGN_OR_RETURN(*range,
+                   inode->range_lock.TryAcquire(attempt, first * kBlockSize, end * kBlockSize,
+                                                RangeLock::Mode::kExclusive));
+  if (!inode->pages.AnyUnderWriteback(first, end)) return Error::kOk;
+  return attempt.Block([inode, first, end] {
+    // A page that could not be written is about to be dropped: its error is the fsync's affair.
+    IgnoreError(inode->pages.WaitWritten(first, end));
+    return Error::kOk;
+  });
+}
+
+Error SettleOrdered(Filesystem::Impl* fs, Attempt& attempt, const Handle& handle,
+                    const InodeRef& inode, FileBlock first, FileBlock end) {
+  const Tid before = handle.tid() - 1;
+  if (before == 0 || fs->journal->IsCommitted(before)) return Error::kOk;
+  if (!inode->pages.AnyDirty(first, end)) return Error::kOk;
+  return attempt.Block([fs, inode, first, end] { return WriteRange(fs, inode, first, end); });
+}
+
+void SettleOrderedNow(Filesystem::Impl* fs, const InodeRef& inode) {
+  if (fs->journal->IsCommitted(fs->journal->running_tid() - 1)) return;
+  // What cannot be written, or a journal that has failed, ends with the file.
+  if (inode->pages.dirty_pages() > 0) IgnoreError(WriteRange(fs, inode, 0, kEndOfFileBlocks));
 }
 
 void DropPrivileges(InodeFields* fields) {

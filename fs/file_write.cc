@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Writing: user data is copied into pages before any handle is open; then, for each hole of the
-// range, one handle maps one run of blocks, puts the filled pages in, moves the size, and joins the
-// inode to the transaction's ordered data. Overwrites of mapped blocks within the size need no
+// range, one handle maps one run of blocks (or, where blocks are allocated but unwritten, makes one
+// run of them written), puts the filled pages in, moves the size, and joins the inode to the
+// transaction's ordered data. Overwrites of mapped blocks within the size need no
 // handle: their times are journaled lazily.
 #include <algorithm>
 #include <utility>
@@ -40,6 +41,8 @@ class Writer {
   Error Step();
   Error Overwrite(const Mapping& mapping);
   Error FillHole(const Mapping& hole);
+  // As FillHole, where blocks are allocated already: they become written.
+  Error FillUnwritten(const Mapping& mapping);
   // Pages filled with this write's data for [first, first + count), zeros around it.
   std::vector<PageMemory> StagePages(FileBlock first, size_t count) const;
   // Bytes of this write that lie in pages before `page`, counted from its start.
@@ -174,9 +177,36 @@ Error Writer::FillHole(const Mapping& hole) {
   return Error::kOk;
 }
 
+// The blocks turn written in the transaction that waits for the data: before it is durable they
+// read as zeros after a crash, behind it as what was written here.
+Error Writer::FillUnwritten(const Mapping& mapping) {
+  inode_->mutex.AssertHeld();
+  const FileBlock first = PageOf(offset_ + done_);
+  const FileBlock end = std::min({mapping.logical + mapping.length,
+                                  BlocksForBytes(offset_ + data_.size()), first + kMaxRunBlocks});
+  ExtentTree tree = tree_;
+  ASSIGN_OR_RETURN(const ExtentTree::ChangePlan plan,
+                   tree.PrepareChange(attempt_, first, end, ExtentTree::Change::kWritten));
+  // These blocks were promised to the file: the tree may take of the reserve for them.
+  ASSIGN_OR_RETURN(BlockReservation tree_blocks,
+                   ReserveBlocks(fs_, attempt_, plan.physical, plan.tree_blocks, plan.tree_blocks,
+                                 /*privileged=*/true));
+  std::vector<PageMemory> pages = StagePages(first, plan.length());
+  ASSIGN_OR_RETURN(Handle handle, fs_->journal->TryStart(attempt_, OpType::kExtentConvert,
+                                                         kInodeRecordCredits + plan.credits));
+  RETURN_IF_ERROR(tree.ApplyChange(handle, tree_blocks, plan));
+  inode_->pages.InsertDirty(first, std::span(pages), plan.physical);
+  done_ = BytesBefore(plan.end);
+  ApplyFields(offset_ + done_);
+  inode_->WriteBack(handle, /*data_reachability=*/true);
+  JoinOrdered(handle, inode_);
+  return Error::kOk;
+}
+
 Error Writer::Step() {
   ASSIGN_OR_RETURN(const Mapping mapping, tree_.Lookup(attempt_, PageOf(offset_ + done_)));
-  return mapping.physical == kNoBlock ? FillHole(mapping) : Overwrite(mapping);
+  if (mapping.physical == kNoBlock) return FillHole(mapping);
+  return mapping.unwritten ? FillUnwritten(mapping) : Overwrite(mapping);
 }
 
 Result<size_t> Writer::Run() {

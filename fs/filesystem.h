@@ -101,6 +101,11 @@ struct SpaceInfo {
 
 enum class RenameFlags : uint8_t { kNone, kNoReplace, kExchange };
 
+// Bits of Fallocate's mode, Linux's FALLOC_FL_*.
+inline constexpr uint32_t kFallocateKeepSize = 0x01;
+inline constexpr uint32_t kFallocatePunchHole = 0x02;  // only with kFallocateKeepSize
+inline constexpr uint32_t kFallocateZeroRange = 0x10;
+
 // Called for each directory entry; returns false to stop (the entry was not taken). `cookie` is
 // what Readdir takes to go on behind this entry.
 using DirSink =
@@ -179,6 +184,16 @@ class Filesystem {
   Result<size_t> Write(Attempt& attempt, const Caller& caller, const InodeRef& inode,
                        uint64_t offset, std::span<const std::byte> data, bool append,
                        bool kill_suid_sgid);
+  // fallocate(2) on [offset, offset + length) of a regular file, as ext4 has it: allocates blocks
+  // that read as zeros (mode 0), frees them (punch hole), or makes them read as zeros without
+  // freeing (zero range). Parts of blocks are zeroed in memory. Modes and combinations that are not
+  // named above are kNotSupported; kInvalid for length 0, kFileTooLarge past the largest size,
+  // kNotPermitted for immutable files and, but for plain allocation, append-only ones, kNoDevice
+  // for anything but a file. A long range takes several transactions: after an error or a crash a
+  // part of it may be done, in any case the size moves last. Set-id bits are dropped unless the
+  // caller is privileged.
+  Error Fallocate(Attempt& attempt, const Caller& caller, const InodeRef& inode, uint32_t mode,
+                  uint64_t offset, uint64_t length);
   // Offset of the next data / hole at or after `offset`; kNoEntryAtOffset past the end.
   Result<uint64_t> SeekData(Attempt& attempt, const InodeRef& inode, uint64_t offset);
   Result<uint64_t> SeekHole(Attempt& attempt, const InodeRef& inode, uint64_t offset);

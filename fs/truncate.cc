@@ -38,8 +38,6 @@ class Truncation {
   Error Grow(uint64_t size);
   Error Shrink(uint64_t size);
   void SetFields(uint64_t size);
-  // Waits until nothing reads or writes the blocks at and behind `first` (J6).
-  Error Quiesce(FileBlock first);
 
   Filesystem::Impl* const fs_;
   Attempt& attempt_;
@@ -59,7 +57,8 @@ void Truncation::SetFields(uint64_t size) {
 Error Truncation::SetSize(uint64_t size, bool drop_privileges) {
   drop_privileges_ = drop_privileges;
   if (TruncatePending(*inode_)) RETURN_IF_ERROR(Continue());
-  return size >= inode_->fields.size ? Grow(size) : Shrink(size);
+  // The same size may still free blocks behind the end.
+  return size > inode_->fields.size ? Grow(size) : Shrink(size);
 }
 
 Error Truncation::Grow(uint64_t size) {
@@ -73,21 +72,10 @@ Error Truncation::Grow(uint64_t size) {
   return Error::kOk;
 }
 
-Error Truncation::Quiesce(FileBlock first) {
-  ASSIGN_OR_RETURN(range_, inode_->range_lock.TryAcquire(attempt_, first * kBlockSize, UINT64_MAX,
-                                                         RangeLock::Mode::kExclusive));
-  if (!inode_->pages.AnyUnderWriteback(first, kEndOfFileBlocks)) return Error::kOk;
-  return attempt_.Block([inode = inode_, first] {
-    // A page that could not be written is about to be dropped: its error is the fsync's affair.
-    IgnoreError(inode->pages.WaitWritten(first, kEndOfFileBlocks));
-    return Error::kOk;
-  });
-}
-
 Error Truncation::Shrink(uint64_t size) {
   inode_->mutex.AssertHeld();
   const FileBlock first = BlocksForBytes(size);
-  RETURN_IF_ERROR(Quiesce(first));
+  RETURN_IF_ERROR(Quiesce(fs_, attempt_, inode_, first, kEndOfFileBlocks, &range_));
   if (OffsetInPage(size) != 0) {
     Mapping mapping;
     RETURN_IF_ERROR(EnsurePage(fs_, attempt_, inode_, PageOf(size), &mapping));
@@ -104,6 +92,7 @@ Error Truncation::Shrink(uint64_t size) {
                      fs_->journal->TryStart(
                          attempt_, OpType::kTruncate,
                          plan.credits + kInodeRecordCredits + OrphanFile::kCredits, plan.revokes));
+    RETURN_IF_ERROR(SettleOrdered(fs_, attempt_, handle, inode_, first, kEndOfFileBlocks));
     SetFields(size);
     inode_->pages.Drop(first, kEndOfFileBlocks);
     if (OffsetInPage(size) != 0) inode_->pages.Zero(PageOf(size), OffsetInPage(size), kBlockSize);
@@ -120,7 +109,8 @@ Error Truncation::Shrink(uint64_t size) {
 Error Truncation::Continue() {
   inode_->mutex.AssertHeld();
   const FileBlock first = BlocksForBytes(inode_->fields.size);
-  if (!range_.held()) RETURN_IF_ERROR(Quiesce(first));
+  if (!range_.held())
+    RETURN_IF_ERROR(Quiesce(fs_, attempt_, inode_, first, kEndOfFileBlocks, &range_));
   while (TruncatePending(*inode_)) {
     ASSIGN_OR_RETURN(const ExtentTree::RemovePlan plan,
                      tree_.PrepareRemove(attempt_, first, StepCredits(fs_)));
@@ -194,6 +184,7 @@ Error DeleteInode(Filesystem::Impl* fs, const InodeRef& inode) {
   // Nobody can reach the inode any more: no new reads, no new pages.
   // What could not be written goes with the file.
   if (!inode->is_directory()) {
+    SettleOrderedNow(fs, inode);
     IgnoreError(inode->pages.WaitWritten(0, kEndOfFileBlocks));
     inode->pages.Drop(0, kEndOfFileBlocks);
   }

@@ -299,6 +299,16 @@ bool PageCache::AnyUnderWriteback(FileBlock first, FileBlock end) const {
   });
 }
 
+bool PageCache::AnyDirty(FileBlock first, FileBlock end) const {
+  MutexLock lock(&mutex_);
+  if (dirty_ == 0) return false;
+  for (auto entry = pages_.lower_bound(first); entry != pages_.end() && entry->first < end;
+       ++entry) {
+    if (entry->second.dirty) return true;
+  }
+  return false;
+}
+
 void PageCache::Drop(FileBlock first, FileBlock end) {
   MutexLock lock(&mutex_);
   ++version_;

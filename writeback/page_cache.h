@@ -87,6 +87,7 @@ class PageCache {
   // Blocking form: no lock, no handle.
   Error WaitWritten(FileBlock first, FileBlock end, IoKind waiter = IoKind::kSyncWrite);
   bool AnyUnderWriteback(FileBlock first, FileBlock end) const;
+  bool AnyDirty(FileBlock first, FileBlock end) const;
 
   // --- Truncate and punch: the caller holds the range lock exclusively and no page of the range is
   // under writeback ---

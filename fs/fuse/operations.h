@@ -14,7 +14,7 @@ namespace sluice {
 void AddNamespaceOperations(fuse_lowlevel_ops* operations);  // names, links, nodes
 void AddAttributeOperations(fuse_lowlevel_ops* operations);  // stat, chmod, statfs, chattr
 void AddOpenOperations(fuse_lowlevel_ops* operations);       // open, create, close
-void AddDataOperations(fuse_lowlevel_ops* operations);       // read, write, seek
+void AddDataOperations(fuse_lowlevel_ops* operations);       // read, write, fallocate
 void AddDirectoryOperations(fuse_lowlevel_ops* operations);  // readdir
 void AddSyncOperations(fuse_lowlevel_ops* operations);       // fsync
 

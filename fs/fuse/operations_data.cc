@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// File contents: read, write, SEEK_DATA and SEEK_HOLE.
+// File contents: read, write, fallocate, SEEK_DATA and SEEK_HOLE.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -101,6 +101,28 @@ void Write(fuse_req_t req, fuse_ino_t ino, const char* data, size_t size, off_t 
   });
 }
 
+void Fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,
+               fuse_file_info* info) {
+  if (offset < 0 || length <= 0) {
+    fuse_reply_err(req, EINVAL);
+    return;
+  }
+  FuseServer* const server = FuseServer::Of(req);
+  OpenFile* const file = OpenFiles::Get(info->fh);
+  server->Run(req, [=](Attempt& attempt) -> Error {
+    Filesystem& fs = server->fs();
+    ASSIGN_OR_RETURN(const InodeRef inode, fs.GetInode(attempt, ino));
+    RETURN_IF_ERROR(fs.Fallocate(attempt, CallerOf(req), inode, static_cast<uint32_t>(mode),
+                                 static_cast<uint64_t>(offset), static_cast<uint64_t>(length)));
+    if (file != nullptr && file->sync) {
+      // Done again if this has to wait, which finds nothing left to do.
+      return fs.Fsync(attempt, file, inode, /*data_only=*/false,
+                      [req](Error error) { ReplyError(req, error); });
+    }
+    return server->ReplyWhenFinished(req, attempt, [req] { fuse_reply_err(req, 0); });
+  });
+}
+
 void Lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, fuse_file_info*) {
   if (whence != SEEK_DATA && whence != SEEK_HOLE) {
     fuse_reply_err(req, EINVAL);
@@ -123,6 +145,7 @@ void Lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, fuse_file_i
 void AddDataOperations(fuse_lowlevel_ops* operations) {
   operations->read = Read;
   operations->write = Write;
+  operations->fallocate = Fallocate;
   operations->lseek = Lseek;
 }
 

@@ -99,6 +99,36 @@ class TreeTest : public ::testing::Test {
     }
   }
 
+  // Changes what is mapped in [first, end), in as many handles as it takes.
+  void Change(FileBlock first, FileBlock end, ExtentTree::Change change) {
+    ExtentTree tree = Tree();
+    for (FileBlock at = first; at < end;) {
+      const Mapping found =
+          RunBlocking([&](Attempt& attempt) { return tree.Lookup(attempt, at); }).value();
+      if (found.physical == kNoBlock) {
+        at += found.length;
+        continue;
+      }
+      Attempt attempt;
+      Result<ExtentTree::ChangePlan> plan = Error::kWouldBlock;
+      while (WouldBlock(plan = tree.PrepareChange(attempt, at, end, change))) {
+        ASSERT_EQ(attempt.Wait(), Error::kOk);
+      }
+      ASSERT_TRUE(plan.ok());
+      BlockReservation blocks;
+      if (plan->tree_blocks > 0) blocks = image_.Reserve(0, plan->tree_blocks).value();
+      Handle handle = image_.Start(plan->credits, plan->revokes);
+      ASSERT_EQ(tree.ApplyChange(handle, blocks, *plan), Error::kOk);
+      for (; at < plan->end; ++at) {
+        if (change == ExtentTree::Change::kHole) {
+          model_.erase(at);
+        } else {
+          model_[at].unwritten = change == ExtentTree::Change::kUnwritten;
+        }
+      }
+    }
+  }
+
   struct Where {
     BlockNumber physical;
     bool unwritten;
@@ -256,6 +286,79 @@ TEST_F(TreeTest, AgreesWithAModel) {
     Compare(25000);
   }
   RemoveFrom(0, 25);
+  EXPECT_EQ(depth(), 0u);
+  EXPECT_EQ(blocks_, 0u);
+  image_.Commit();
+  EXPECT_EQ(image_.blocks->available(true), free);
+  EXPECT_EQ(image_.VerifyGroups(), Error::kOk);
+}
+
+TEST_F(TreeTest, APartOfAnExtentChangesItsKindAndJoinsItsLike) {
+  const BlockNumber base = image_.geometry.GroupStart(3) + 100;
+  Add(0, base, 100, /*unwritten=*/true);
+  const auto entries = [&] { return uint32_t{format::ExtentHeaderOf(root_.data())->entries}; };
+  Change(40, 50, ExtentTree::Change::kWritten);
+  EXPECT_EQ(entries(), 3u);
+  Change(50, 60, ExtentTree::Change::kWritten);  // joins on its left
+  EXPECT_EQ(entries(), 3u);
+  Change(30, 40, ExtentTree::Change::kWritten);  // joins on its right
+  EXPECT_EQ(entries(), 3u);
+  Compare(110);
+  Change(0, 30, ExtentTree::Change::kWritten);
+  Change(60, 100, ExtentTree::Change::kWritten);
+  EXPECT_EQ(entries(), 1u);
+  Compare(110);
+  EXPECT_EQ(blocks_, 100u);
+  Change(10, 20, ExtentTree::Change::kHole);
+  EXPECT_EQ(entries(), 2u);
+  EXPECT_EQ(blocks_, 90u);
+  Compare(110);
+}
+
+TEST_F(TreeTest, APunchedTreeGivesItsNodesBack) {
+  const BlockNumber base = image_.geometry.GroupStart(3) + 100;
+  const BlockCount free = image_.blocks->available(true);
+  for (int i = 0; i < 1500; ++i) Add(2 * i, base + 2 * i, 1);
+  ASSERT_EQ(depth(), 2u);
+  Change(600, 1200, ExtentTree::Change::kHole);  // some leaves go, others lose a part
+  Compare(3010);
+  image_.Reopen();
+  Compare(3010);
+  Change(0, 600, ExtentTree::Change::kHole);
+  Change(1200, 3000, ExtentTree::Change::kHole);
+  EXPECT_EQ(depth(), 0u);
+  EXPECT_EQ(blocks_, 0u);
+  image_.Commit();
+  EXPECT_EQ(image_.blocks->available(true), free);
+  EXPECT_EQ(image_.VerifyGroups(), Error::kOk);
+}
+
+// Single blocks of long extents change at random, so that nodes of each level split; then
+// insertions into the holes; all against the model.
+TEST_F(TreeTest, ChangesAgreeWithAModel) {
+  std::mt19937 random(11);
+  const BlockCount free = image_.blocks->available(true);
+  const BlockNumber base = image_.geometry.GroupStart(2) + 100;
+  for (FileBlock at = 0; at < 20000;) at += Add(at, base + at, 5000, at % 2 == 0);
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 1500; ++i) {
+      const FileBlock at = random() % 20000;
+      const FileBlock end = at + 1 + random() % (i % 50 == 0 ? 700 : 3);
+      Change(at, end, static_cast<ExtentTree::Change>(random() % 3));
+      if (i % 20 == 0) image_.Commit();
+    }
+    Compare(25000);
+    for (int i = 0; i < 300; ++i) {
+      const FileBlock at = random() % 20000;
+      const Mapping hole =
+          RunBlocking([&](Attempt& lookup) { return Tree().Lookup(lookup, at); }).value();
+      if (hole.physical == kNoBlock) Add(at, 0, std::min<BlockCount>(hole.length, 3), i % 2 == 0);
+    }
+    image_.Reopen();
+    Compare(25000);
+  }
+  EXPECT_GE(depth(), 2u);
+  Change(0, 25000, ExtentTree::Change::kHole);
   EXPECT_EQ(depth(), 0u);
   EXPECT_EQ(blocks_, 0u);
   image_.Commit();

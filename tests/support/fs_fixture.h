@@ -108,6 +108,10 @@ class Files {
     }
     return Error::kOk;
   }
+  Error Fallocate(const InodeRef& inode, uint32_t mode, uint64_t offset, uint64_t length) const {
+    return RunBlocking(
+        [&](Attempt& a) { return fs_->Fallocate(a, kRoot, inode, mode, offset, length); });
+  }
   // Reads on a device that completes at once (a MemoryDevice).
   Result<std::string> Read(const InodeRef& inode, uint64_t offset, size_t length) const {
     std::string data(length, '?');
