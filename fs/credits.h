@@ -63,6 +63,12 @@ inline constexpr int kRenameExchange = 2 * kDirectoryLeaf + 4 * kInode;
 // chmod, chown, utimes, chattr.
 inline constexpr int kAttributes = kInode;
 
+// The first extended attribute: its block, bitmap and descriptor, the inode. A change: the block,
+// the inode. The last one that goes: bitmap and descriptor, the inode.
+inline constexpr int kNewXattrBlock = 1 + BlockAllocator::kCreditsPerRun + kInode;
+inline constexpr int kChangeXattr = 1 + kInode;
+inline constexpr int kFreeXattrBlock = BlockAllocator::kCreditsPerRun + kInode;
+
 }  // namespace sluice::credits
 
 #endif  // SLUICE_FS_CREDITS_H_

@@ -106,6 +106,8 @@ inline constexpr uint32_t kFallocateKeepSize = 0x01;
 inline constexpr uint32_t kFallocatePunchHole = 0x02;  // only with kFallocateKeepSize
 inline constexpr uint32_t kFallocateZeroRange = 0x10;
 
+enum class XattrSetMode : uint8_t { kAny, kCreate, kReplace };
+
 // Called for each directory entry; returns false to stop (the entry was not taken). `cookie` is
 // what Readdir takes to go on behind this entry.
 using DirSink =
@@ -204,6 +206,20 @@ class Filesystem {
   Error Fsync(Attempt& attempt, OpenFile* file, const InodeRef& inode, bool data_only, Done done);
   // Everything accepted so far is durable when it returns kOk. May wait.
   Error Sync();
+
+  // --- Extended attributes ---
+  // Of any inode, in the name spaces user, trusted and security; all of an inode's in one block
+  // (kNoSpace). kNotSupported: another name space. Get and List answer the size, and fill `out` if
+  // it is not empty: kRange if it is too small. kNoData: there is none of that name.
+  Result<size_t> GetXattr(Attempt& attempt, const InodeRef& inode, std::string_view name,
+                          std::span<std::byte> out);
+  // Full names, each with a NUL behind it; those of trusted for privileged callers only.
+  Result<size_t> ListXattr(Attempt& attempt, const Caller& caller, const InodeRef& inode,
+                           std::span<std::byte> out);
+  // kExists / kNoData as `mode` says.
+  Error SetXattr(Attempt& attempt, const Caller& caller, const InodeRef& inode,
+                 std::string_view name, std::span<const std::byte> value, XattrSetMode mode);
+  Error RemoveXattr(Attempt& attempt, const InodeRef& inode, std::string_view name);
 
   // --- References ---
   // The kernel has learnt of the inode (one lookup reference) / has forgotten `count` of them.

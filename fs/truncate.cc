@@ -127,8 +127,8 @@ Error Truncation::Continue() {
 
 // One attempt at freeing all of an inode without links, then the inode.
 Error DeleteStep(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode) {
-  constexpr int kLastCredits =
-      kInodeRecordCredits + InodeAllocator::kCreditsPerInode + OrphanFile::kCredits;
+  constexpr int kLastCredits = kInodeRecordCredits + InodeAllocator::kCreditsPerInode +
+                               OrphanFile::kCredits + BlockAllocator::kCreditsPerRun;
   MutexLock lock(&inode->mutex);
   if (inode->fields.mode == 0) return Error::kOk;
   const bool directory = inode->is_directory();
@@ -137,6 +137,8 @@ Error DeleteStep(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode) 
       (inode->is_symlink() && (inode->fields.flags & format::kInodeInlineSymlink) == 0);
   ExtentTree tree = TreeOf(fs, inode);
   RETURN_IF_ERROR(fs->inode_numbers->PrepareFree(attempt, inode->ino));
+  const BlockRun xattrs = {inode->fields.xattr_block, inode->fields.xattr_block != 0 ? 1u : 0u};
+  if (xattrs.length > 0) RETURN_IF_ERROR(fs->blocks->PrepareFree(attempt, xattrs));
   for (;;) {
     ExtentTree::RemovePlan plan;
     plan.empty = true;
@@ -145,13 +147,18 @@ Error DeleteStep(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode) 
     }
     ASSIGN_OR_RETURN(Handle handle,
                      fs->journal->TryStart(attempt, OpType::kTruncate, plan.credits + kLastCredits,
-                                           plan.revokes));
+                                           plan.revokes + static_cast<int>(xattrs.length)));
     // Blocks of a directory or a long symlink are metadata: they were logged.
     if (!plan.empty) RETURN_IF_ERROR(tree.Remove(handle, plan, !inode->is_regular()));
     if (plan.empty || plan.last) {
       if (inode->orphan_slot != 0) fs->orphans->Remove(handle, inode.get());
+      if (xattrs.length > 0) {
+        handle.RevokeBlock(xattrs.start);
+        RETURN_IF_ERROR(fs->blocks->Free(handle, xattrs));
+      }
       inode->fields.mode = 0;
       inode->fields.size = 0;
+      inode->fields.xattr_block = 0;
       inode->WriteBack(handle, /*data_reachability=*/true);
       return fs->inode_numbers->Free(handle, inode->ino, directory);
     }

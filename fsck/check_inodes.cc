@@ -10,6 +10,7 @@
 
 #include "format/bitmap.h"
 #include "format/inode.h"
+#include "format/xattr.h"
 #include "fsck/extent_walk.h"
 #include "fsck/file_blocks.h"
 #include "fsck/inode_scan.h"
@@ -81,6 +82,17 @@ class ClaimVisitor final : public ExtentVisitor {
     damaged_ = true;
   }
 
+  // The block of the inode's extended attributes. False: it cannot be one.
+  bool OnXattrBlock(BlockNumber block) {
+    ++blocks_;
+    if (state_->geometry.IsDataRange(block, 1)) {
+      Claim({block, 1});
+      return true;
+    }
+    damaged_ = true;
+    return false;
+  }
+
   void Claim(BlockRange range) {
     state_->stats()->used_blocks += range.count;
     state_->map->Claim(range, [this](BlockRange taken) {
@@ -126,6 +138,7 @@ class InodeCheck {
   void Damaged(GroupInfo* group, InodeNumber ino, const char* reason);
   void CheckUsed(GroupInfo* group, InodeNumber ino, const Inode& inode);
   void CheckBlocks(InodeNumber ino, const Inode& inode);
+  void CheckXattrs(InodeNumber ino, const Inode& inode);
   void CheckJournalExtents(const Inode& inode);
   void CheckTarget(InodeNumber ino, const Inode& inode);
   void AddDirectory(InodeInfo* info, InodeNumber ino, const Inode& inode);
@@ -287,10 +300,6 @@ void InodeCheck::CheckUsed(GroupInfo* group, InodeNumber ino, const Inode& inode
     ++group->directories;
     AddDirectory(info, ino, inode);
   }
-  static constexpr uint8_t kNone[sizeof(inode.inline_xattrs)] = {};
-  if (inode.xattr_block != 0 || std::memcmp(inode.inline_xattrs, kNone, sizeof(kNone)) != 0) {
-    state_->Report(FindingId::kXattrBad)->ino = ino;
-  }
   CheckBlocks(ino, inode);
   if (S_ISLNK(inode.mode) && HasExtents(inode) && !claims_.damaged()) CheckTarget(ino, inode);
 }
@@ -345,6 +354,7 @@ void InodeCheck::AddDirectory(InodeInfo* info, InodeNumber ino, const Inode& ino
 void InodeCheck::CheckBlocks(InodeNumber ino, const Inode& inode) {
   claims_.Begin(ino);
   if (HasExtents(inode)) walk_.Run(ino, inode.generation, RootOf(inode), &claims_);
+  CheckXattrs(ino, inode);
   if (claims_.damaged()) {
     state_->blocks_unclear = true;
     return;
@@ -357,6 +367,36 @@ void InodeCheck::CheckBlocks(InodeNumber ino, const Inode& inode) {
     finding->expected = blocks;
   }
   if (ino == kJournalInode) CheckJournalExtents(inode);
+}
+
+void InodeCheck::CheckXattrs(InodeNumber ino, const Inode& inode) {
+  static constexpr uint8_t kNone[sizeof(inode.inline_xattrs)] = {};
+  if (std::memcmp(inode.inline_xattrs, kNone, sizeof(kNone)) != 0) {
+    Finding* finding = state_->Report(FindingId::kXattrBad);
+    finding->ino = ino;
+    finding->text = "in the inode, where this version of the format has none";
+  }
+  const BlockNumber block = inode.xattr_block;
+  if (block == 0) return;
+  if (!claims_.OnXattrBlock(block)) {
+    Finding* finding = state_->Report(FindingId::kXattrBad);
+    finding->ino = ino;
+    finding->text = "their block is one of the filesystem's own metadata";
+    return;
+  }
+  const format::BlockIdentity identity = {
+      .kind = format::BlockKind::kXattr, .owner = ino, .generation = inode.generation};
+  const ConstBlockSpan bytes = state_->ReadOne(block);
+  const char* reason = nullptr;
+  if (format::VerifyBlock(state_->seed(), block, identity, bytes, &reason) == Error::kOk &&
+      format::CheckXattrBlock(bytes, &reason) == Error::kOk) {
+    return;
+  }
+  Finding* finding = state_->Report(FindingId::kXattrBlockBad);
+  finding->ino = ino;
+  finding->block = block;
+  finding->found = inode.generation;
+  finding->text = reason;
 }
 
 void InodeCheck::CheckJournalExtents(const Inode& inode) {

@@ -116,6 +116,7 @@ Error SharedPass(CheckState* state) {
       if (info->type == InodeInfo::kFree || info->type == InodeInfo::kDamaged) return;
       owners.set_ino(ino);
       if (HasExtents(inode)) walk.Run(ino, inode.generation, RootOf(inode), &owners);
+      if (state->geometry.IsDataRange(inode.xattr_block, 1)) owners.Note({inode.xattr_block, 1});
     });
     RETURN_IF_ERROR(state->Step(CheckPass::kInodes, group + 1, state->groups.size()));
   }

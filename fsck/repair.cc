@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The repairs of this version: those where the image itself says beyond doubt what is right.
-// Superblocks from each other, the journal's superblock, and a group's bitmaps, counts and
-// checksums from the inodes, if no inode and no extent block is damaged.
+// Superblocks from each other, the journal's superblock, damaged attribute blocks (emptied), and a
+// group's bitmaps, counts and checksums from the inodes, if no inode and no extent block is
+// damaged.
 #include <algorithm>
 #include <cstring>
 #include <set>
 
 #include "format/bitmap.h"
+#include "format/xattr.h"
 #include "fsck/check_state.h"
 
 namespace sluice {
@@ -16,7 +18,7 @@ namespace {
 
 using format::BlockSpan;
 
-enum class RepairKind { kNone, kSuperblock, kJournal, kBlocks, kInodes };
+enum class RepairKind { kNone, kSuperblock, kJournal, kBlocks, kInodes, kXattr };
 
 RepairKind KindOf(FindingId id) {
   switch (id) {
@@ -26,6 +28,8 @@ RepairKind KindOf(FindingId id) {
       return RepairKind::kSuperblock;
     case FindingId::kJournalSlotBad:
       return RepairKind::kJournal;
+    case FindingId::kXattrBlockBad:
+      return RepairKind::kXattr;
     case FindingId::kBlockBitmapChecksum:
     case FindingId::kBlockBitmapPadding:
     case FindingId::kMetadataNotMarked:
@@ -54,6 +58,8 @@ bool CanRepair(const CheckState& state, const Finding& finding) {
     case RepairKind::kSuperblock:
     case RepairKind::kJournal:
       return true;
+    case RepairKind::kXattr:
+      return !state.collided;  // else it may be somebody's data
     case RepairKind::kBlocks:
       return state.groups[finding.group].trusted && !state.blocks_unclear && !state.collided;
     case RepairKind::kInodes:
@@ -73,6 +79,7 @@ class Repairing {
   std::set<GroupNumber> GroupsFor(RepairKind kind, const std::vector<const Finding*>& accepted);
   Error WriteSuperblock(GroupNumber group);
   Error RewriteJournalSuper();
+  Error ClearXattrs(const Finding& finding);
   Error RebuildBlocks(GroupNumber group, format::GroupDesc* desc);
   Error RebuildInodes(GroupNumber group, format::GroupDesc* desc);
   Error RebuildGroup(GroupNumber group, bool blocks, bool inodes);
@@ -105,6 +112,7 @@ Error Repairing::Run(const std::vector<const Finding*>& accepted) {
       RETURN_IF_ERROR(WriteSuperblock(backup ? finding->group : 0));
     }
     if (kind == RepairKind::kJournal) RETURN_IF_ERROR(RewriteJournalSuper());
+    if (kind == RepairKind::kXattr) RETURN_IF_ERROR(ClearXattrs(*finding));
   }
   const std::set<GroupNumber> blocks = GroupsFor(RepairKind::kBlocks, accepted);
   const std::set<GroupNumber> inodes = GroupsFor(RepairKind::kInodes, accepted);
@@ -128,6 +136,19 @@ Error Repairing::WriteSuperblock(GroupNumber group) {
 Error Repairing::RewriteJournalSuper() {
   RETURN_IF_ERROR(state_->log.WriteState(device_));
   return device_->Flush();
+}
+
+// The inode keeps the block, without any attribute in it: nothing else needs to change.
+Error Repairing::ClearXattrs(const Finding& finding) {
+  AlignedBuffer block(kBlockSize);
+  const BlockSpan bytes(block.data(), kBlockSize);
+  format::InitHeader(bytes, finding.block,
+                     {.kind = format::BlockKind::kXattr,
+                      .owner = finding.ino,
+                      .generation = static_cast<uint32_t>(finding.found)});
+  format::InitXattrBlock(bytes);
+  format::SealBlock(state_->seed(), bytes);
+  return WriteBlock(finding.block, block);
 }
 
 Error Repairing::RebuildBlocks(GroupNumber group, format::GroupDesc* desc) {

@@ -75,6 +75,7 @@ fuse_lowlevel_ops MakeFuseOperations() {
   AddDataOperations(&operations);
   AddDirectoryOperations(&operations);
   AddSyncOperations(&operations);
+  AddXattrOperations(&operations);
   return operations;
 }
 

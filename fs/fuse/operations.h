@@ -17,6 +17,7 @@ void AddOpenOperations(fuse_lowlevel_ops* operations);       // open, create, cl
 void AddDataOperations(fuse_lowlevel_ops* operations);       // read, write, fallocate
 void AddDirectoryOperations(fuse_lowlevel_ops* operations);  // readdir
 void AddSyncOperations(fuse_lowlevel_ops* operations);       // fsync
+void AddXattrOperations(fuse_lowlevel_ops* operations);      // extended attributes
 
 // `argument` is only valid while the request's buffer is.
 void HandleTmpfile(FuseServer* server, const RawRequest& request,

@@ -291,6 +291,17 @@ const std::vector<Case>& Cases() {
          s.editor.ChangeInode(s.tree.file, [](format::Inode* i) { i->inline_xattrs[3] = 1; });
        },
        {Id::kXattrBad}},
+      {"XattrBlock",
+       [](Scene& s) {
+         // A block of the file's own becomes its attribute block, without being one.
+         const BlockNumber own = s.editor.MapBlock(s.tree.file, 4);
+         s.editor.ChangeRoot(s.tree.file, [&](std::byte* root) {
+           format::ExtentHeaderOf(root)->entries = 1;
+           FirstExtent(root)[0].length = 4;
+         });
+         s.editor.ChangeInode(s.tree.file, [&](format::Inode* i) { i->xattr_block = own; });
+       },
+       {Id::kXattrBlockBad}},
       {"Symlink",
        [](Scene& s) {
          s.editor.ChangeRoot(s.tree.long_symlink, [](std::byte* root) {
