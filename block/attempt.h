@@ -10,6 +10,10 @@
 // with no lock and no handle held, somebody calls Wait() and runs the operation again. A thread
 // that must not wait hands the Attempt to one that may.
 //
+// A wait that somebody else's will ends (a frozen filesystem) may last: such an operation is parked
+// instead, which takes no thread. Who runs operations for others takes the park function and gives
+// it a function that goes on; the others just Wait().
+//
 // An operation that succeeded may still owe something before its caller may be told so: with
 // `-o sync` the commit of its transaction. It leaves that as the Attempt's finish function, and who
 // runs the operation calls Finish() (which may wait) between a success and the answer.
@@ -45,6 +49,18 @@ class Attempt {
     return Error::kWouldBlock;
   }
 
+  // As Block, for a wait that must not hold up a thread. `park` gets a function to call, once, on
+  // any thread, when the operation may be tried again (perhaps at once).
+  using ParkFunction = std::function<void(std::function<void()> resume)>;
+  Error Park(ParkFunction park) {
+    park_ = std::move(park);
+    return Error::kWouldBlock;
+  }
+  // Instead of Wait: non-empty if the last attempt asked to be parked. Called with no lock and no
+  // handle held, by who will run the operation again when resumed.
+  bool parks() const { return park_ != nullptr; }
+  ParkFunction TakePark() { return std::exchange(park_, nullptr); }
+
   // Keeps a buffer in memory until the operation ends, so that each attempt gets further than the
   // one before.
   void Pin(BufferRef buffer) { pins_.push_back(std::move(buffer)); }
@@ -52,11 +68,12 @@ class Attempt {
   // Waits for what the last attempt met. Precondition: it returned kWouldBlock. Must be called
   // with no lock and no handle held.
   Error Wait() {
+    if (park_ != nullptr) return WaitParked(TakePark());
     SLUICE_CHECK(wait_ != nullptr);
     std::function<Error()> wait = std::exchange(wait_, nullptr);
     return wait();
   }
-  bool must_wait() const { return wait_ != nullptr; }
+  bool must_wait() const { return wait_ != nullptr || park_ != nullptr; }
 
   // Says what must happen before a success of this operation is told to anybody. `finish` runs
   // with no lock and no handle held and may wait; its error becomes the operation's result.
@@ -74,7 +91,10 @@ class Attempt {
   bool TakeSpaceRetry() { return std::exchange(space_retry_, false); }
 
  private:
+  static Error WaitParked(const ParkFunction& park);
+
   std::function<Error()> wait_;
+  ParkFunction park_;
   std::function<Error()> finish_;
   bool space_retry_ = true;
   absl::InlinedVector<BufferRef, 4> pins_;

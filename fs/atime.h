@@ -11,7 +11,8 @@
 
 namespace sluice {
 
-// Whether a read now must set the access time. The inode's mutex is held, shared at least.
+// Whether a read now must set the access time. (Not while the filesystem is frozen, but that is
+// TouchAtime's to know.) The inode's mutex is held, shared at least.
 inline bool AtimeIsDue(const MountOptions& options, const Inode& inode, Nanoseconds now) {
   const InodeFields& fields = inode.fields;
   if (options.atime == AtimeMode::kNone || (fields.flags & format::kInodeNoAtime) != 0) {
@@ -25,6 +26,7 @@ inline bool AtimeIsDue(const MountOptions& options, const Inode& inode, Nanoseco
 
 // Sets it if it is (still) due. The inode's mutex is not held.
 inline void TouchAtime(Filesystem::Impl* fs, const InodeRef& inode) {
+  if (!fs->gate.open()) return;
   const Nanoseconds now = fs->Now();
   MutexLock lock(&inode->mutex);
   if (!AtimeIsDue(fs->options, *inode, now)) return;

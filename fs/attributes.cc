@@ -95,7 +95,7 @@ Attributes Filesystem::GetAttributes(const InodeRef& inode) {
 Result<Attributes> Filesystem::SetAttributes(Attempt& attempt, const Caller&, const InodeRef& inode,
                                              const AttributeChange& change) {
   Impl* fs = impl_.get();
-  RETURN_IF_ERROR(fs->CheckWritable());
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->BeginChange(attempt));
   if (change.size.has_value()) {
     // Run again with the rest it finds the size as it should be.
     RETURN_IF_ERROR(TruncateFile(fs, attempt, inode, *change.size, change.kill_suid_sgid));
@@ -116,7 +116,7 @@ Result<Attributes> Filesystem::SetAttributes(Attempt& attempt, const Caller&, co
 
 Error Filesystem::SetFlags(Attempt& attempt, const InodeRef& inode, uint32_t flags) {
   Impl* fs = impl_.get();
-  RETURN_IF_ERROR(fs->CheckWritable());
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->BeginChange(attempt));
   if (!inode->is_regular() && !inode->is_directory()) return Error::kNotSupported;
   if ((flags & ~kChangeableFlags) != 0) return Error::kNotSupported;
   if ((flags & format::kInodeDirSync) != 0 && !inode->is_directory()) return Error::kNotSupported;

@@ -131,7 +131,7 @@ void StoreTarget(Filesystem::Impl* fs, Handle& handle, BlockReservation& blocks,
 Result<InodeRef> Filesystem::Create(Attempt& attempt, const Caller& caller, const InodeRef& parent,
                                     std::string_view name, const NewNode& node) {
   Impl* fs = impl_.get();
-  RETURN_IF_ERROR(fs->CheckWritable());
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->BeginChange(attempt));
   RETURN_IF_ERROR(CheckName(name));
   if (!IsNodeType(node.mode)) return Error::kInvalid;
   const bool device = S_ISCHR(node.mode) || S_ISBLK(node.mode);
@@ -154,7 +154,7 @@ Result<InodeRef> Filesystem::Create(Attempt& attempt, const Caller& caller, cons
 Result<InodeRef> Filesystem::Symlink(Attempt& attempt, const Caller& caller, const InodeRef& parent,
                                      std::string_view name, std::string_view target) {
   Impl* fs = impl_.get();
-  RETURN_IF_ERROR(fs->CheckWritable());
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->BeginChange(attempt));
   RETURN_IF_ERROR(CheckName(name));
   if (target.empty()) return Error::kNotFound;
   if (target.size() > format::kMaxSymlink) return Error::kNameTooLong;
@@ -217,7 +217,7 @@ Result<std::string> Filesystem::Readlink(Attempt& attempt, const InodeRef& inode
 Result<InodeRef> Filesystem::CreateTemporary(Attempt& attempt, const Caller& caller,
                                              const InodeRef& parent, const NewNode& node) {
   Impl* fs = impl_.get();
-  RETURN_IF_ERROR(fs->CheckWritable());
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->BeginChange(attempt));
   if (!S_ISREG(node.mode)) return Error::kInvalid;
   InodeFields fields;
   {

@@ -122,6 +122,7 @@ void AddStretch(ReadOperation* operation, const Mapping& mapping, uint64_t offse
 Error Filesystem::Read(Attempt& attempt, const InodeRef& inode, uint64_t offset,
                        std::span<std::byte> out, ReadDone done) {
   Impl* fs = impl_.get();
+  RETURN_IF_ERROR(fs->CheckAlive());
   if (inode->is_directory()) return Error::kIsDirectory;
   std::unique_ptr<ReadOperation> operation;
   bool touch = false;

@@ -227,7 +227,7 @@ Result<size_t> Filesystem::Write(Attempt& attempt, const Caller& caller, const I
                                  uint64_t offset, std::span<const std::byte> data, bool append,
                                  bool kill_suid_sgid) {
   Impl* fs = impl_.get();
-  RETURN_IF_ERROR(fs->CheckWritable());
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->BeginChange(attempt));
   if (!inode->is_regular()) return Error::kInvalid;
   if (data.empty()) return size_t{0};
   RETURN_IF_ERROR(fs->budget->Admit(attempt));

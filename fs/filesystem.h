@@ -31,6 +31,14 @@
 namespace sluice {
 
 enum class OnError { kRemountReadOnly, kContinue, kPanic };
+// How Shutdown stops, as ext4's EXT4_GOING_FLAGS_DEFAULT, LOGFLUSH and NOLOGFLUSH.
+enum class ShutdownMode {
+  kFlushAll,  // everything accepted becomes durable first
+  kFlushLog,  // what has been done to names and attributes does; data of files in the running
+              // transaction as data=ordered says
+  kNoFlush,   // nothing more is written
+};
+
 enum class AtimeMode { kRelative, kStrict, kNone };
 
 struct MountOptions {
@@ -231,6 +239,19 @@ class Filesystem {
   void Release(std::unique_ptr<OpenFile> file);
   // Writeout errors that this descriptor has not seen (close(2), fsync).
   Error TakeError(OpenFile* file);
+
+  // --- Standing still ---
+  // From kOk on nothing changes: operations that would are parked until Thaw. Everything accepted
+  // is in its place, the log is empty, the image is marked clean: a copy of it made now is a
+  // filesystem that needs neither replay nor check (files that are unlinked but open are in its
+  // orphan list). kBusy: frozen already. May wait; no lock, no handle.
+  Error Freeze();
+  // kInvalid: not frozen; kBusy: somebody freezes or thaws it now. May wait.
+  Error Thaw();
+  // Stops for good, as a crash would: from now on nothing is written, and whatever would read,
+  // open, change or sync a file is kShutdown. A frozen filesystem is thawed. kOk if it was shut
+  // down before. May wait.
+  Error Shutdown(ShutdownMode mode);
 
   // --- State ---
   bool read_only() const;

@@ -19,6 +19,7 @@
 #include "format/geometry.h"
 #include "format/superblock.h"
 #include "fs/filesystem.h"
+#include "fs/freeze_gate.h"
 #include "fs/inode_cache.h"
 #include "fs/orphan_file.h"
 #include "journal/journal.h"
@@ -53,30 +54,49 @@ struct Filesystem::Impl {
   Mutex rename_mutex;
 
   std::atomic<bool> read_only{false};
+  std::atomic<bool> shut_down{false};
+  FreezeGate gate;
 
   // What goes into the state sector of the superblock, and the damage seen so far (fs/state.cc).
   Mutex state_mutex;
   format::SuperSector1 state ABSL_GUARDED_BY(state_mutex) = {};
   absl::flat_hash_set<uint64_t> reported ABSL_GUARDED_BY(state_mutex);
+  bool writing_state ABSL_GUARDED_BY(state_mutex) = false;
+  CondVar state_written;
 
   Nanoseconds Now() const { return options.clock->WallTime(); }
+  // kShutdown after a shutdown.
+  Error CheckAlive() const {
+    return shut_down.load(std::memory_order_relaxed) ? Error::kShutdown : Error::kOk;
+  }
   // kReadOnly if nothing may be changed (any more).
   Error CheckWritable() const {
+    RETURN_IF_ERROR(CheckAlive());
     return read_only.load(std::memory_order_relaxed) ? Error::kReadOnly : Error::kOk;
+  }
+  // What every operation that changes anything does first, in each try: CheckWritable, and
+  // kWouldBlock while the filesystem is frozen. The pass is kept to the end of the try; it is
+  // declared before locks and handle.
+  Result<FreezeGate::Pass> BeginChange(Attempt& attempt) {
+    ASSIGN_OR_RETURN(FreezeGate::Pass pass, gate.Enter(attempt));
+    RETURN_IF_ERROR(CheckWritable());
+    return pass;
   }
 };
 
 // --- fs/state.cc ---
 
-// Writes the state sector as it stands, and flushes. One writer at a time: mount and unmount, when
-// nothing else runs, and the reaper's thread between. May wait.
+// Writes the state sector as it stands, and flushes; two writers take turns. May wait.
 Error WriteState(Filesystem::Impl* fs);
+// The same after setting and clearing bits of its `state`.
+Error WriteStateBits(Filesystem::Impl* fs, uint32_t set, uint32_t clear);
 
 // --- fs/truncate.cc ---
 
 // Sets the size of a regular file: frees what lies behind, zeroes the rest of the last block. The
 // inode's mutex is NOT held; it is taken inside, for each step. Answers kWouldBlock between steps
-// of a large truncate too (the inode is then in the orphan file). Clears set-id bits if asked.
+// of a large truncate too (the inode is then in the orphan file). Clears set-id bits if asked. The
+// caller has called BeginChange.
 Error TruncateFile(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode, uint64_t size,
                    bool kill_suid_sgid);
 
@@ -92,7 +112,10 @@ Error FinishTruncate(Filesystem::Impl* fs, const InodeRef& inode);
 // --- fs/lazy_times.cc ---
 
 // Journals the inode's lazily changed fields, if any. kOk at once when there are none.
+// For callers that BeginChange has let in, and for those that have closed the gate.
 Error WriteLazyFields(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode);
+// Those of all inodes in memory; goes on after an error and returns the last. May wait.
+Error WriteAllLazyFields(Filesystem::Impl* fs);
 
 }  // namespace sluice
 

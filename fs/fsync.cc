@@ -114,12 +114,23 @@ class FsyncOperation : public std::enable_shared_from_this<FsyncOperation> {
   int round_ = 0;
 };
 
+// Waits for a thaw only if there is something to write.
+Error WriteFields(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode) {
+  {
+    ReaderMutexLock lock(&inode->mutex);
+    if (!inode->lazy_dirty) return Error::kOk;
+  }
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->gate.Enter(attempt));
+  return WriteLazyFields(fs, attempt, inode);
+}
+
 }  // namespace
 
 Error Filesystem::Fsync(Attempt& attempt, OpenFile* file, const InodeRef& inode, bool data_only,
                         Done done) {
   Impl* fs = impl_.get();
-  if (!data_only && !read_only()) RETURN_IF_ERROR(WriteLazyFields(fs, attempt, inode));
+  RETURN_IF_ERROR(fs->CheckAlive());
+  if (!data_only && !read_only()) RETURN_IF_ERROR(WriteFields(fs, attempt, inode));
   if (file != nullptr) {
     // What failed before this call is told now, once; the pages are still dirty and tried again.
     const Error earlier = TakeError(file);
@@ -147,6 +158,7 @@ Error Filesystem::TakeError(OpenFile* file) {
 
 Error Filesystem::Sync() {
   Impl* fs = impl_.get();
+  RETURN_IF_ERROR(fs->CheckAlive());
   if (fs->journal == nullptr || read_only()) return Error::kOk;
   fs->flusher->FlushAll();
   const std::vector<InodeRef> lazy = fs->inodes->Collect([](Inode& inode) {
@@ -154,8 +166,7 @@ Error Filesystem::Sync() {
     return inode.lazy_dirty;
   });
   for (const InodeRef& inode : lazy) {
-    RETURN_IF_ERROR(
-        RunBlocking([&](Attempt& attempt) { return WriteLazyFields(fs, attempt, inode); }));
+    RETURN_IF_ERROR(RunBlocking([&](Attempt& attempt) { return WriteFields(fs, attempt, inode); }));
   }
   RETURN_IF_ERROR(fs->journal->CommitAll(CommitReason::kSync));
   // Overwrites needed no commit; what was written before this flush is durable after it.

@@ -96,8 +96,10 @@ bool InodeCache::Impl::Evictable(const InodeRef& inode) {
   if (!lazy) return true;
   reaper.Post([this, inode] {
     // It stays in memory, and is tried again when its turn to be evicted comes round.
-    IgnoreError(
-        RunBlocking([&](Attempt& attempt) { return WriteLazyFields(fs->impl(), attempt, inode); }));
+    IgnoreError(RunBlocking([&](Attempt& attempt) -> Error {
+      ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->impl()->BeginChange(attempt));
+      return WriteLazyFields(fs->impl(), attempt, inode);
+    }));
   });
   return false;
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <vector>
+
 #include "fs/file_data.h"
 #include "fs/filesystem_impl.h"
+#include "fs/inode_cache.h"
 
 namespace sluice {
 
@@ -13,6 +16,20 @@ Error WriteLazyFields(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& in
   inode->WriteBack(handle, /*data_reachability=*/false);
   inode->lazy_dirty = false;
   return Error::kOk;
+}
+
+Error WriteAllLazyFields(Filesystem::Impl* fs) {
+  const std::vector<InodeRef> lazy = fs->inodes->Collect([](Inode& inode) {
+    ReaderMutexLock lock(&inode.mutex);
+    return inode.lazy_dirty;
+  });
+  Error result = Error::kOk;
+  for (const InodeRef& inode : lazy) {
+    const Error error =
+        RunBlocking([&](Attempt& attempt) { return WriteLazyFields(fs, attempt, inode); });
+    if (error != Error::kOk) result = error;
+  }
+  return result;
 }
 
 }  // namespace sluice

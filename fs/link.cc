@@ -63,7 +63,7 @@ Result<InodeRef> RemoveName(Filesystem::Impl* fs, Attempt& attempt, const InodeR
 Error Filesystem::Link(Attempt& attempt, const InodeRef& inode, const InodeRef& parent,
                        std::string_view name) {
   Impl* fs = impl_.get();
-  RETURN_IF_ERROR(fs->CheckWritable());
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->BeginChange(attempt));
   RETURN_IF_ERROR(CheckName(name));
   if (inode->is_directory()) return Error::kNotPermitted;
   InodeLocks locks;
@@ -96,7 +96,7 @@ Error Filesystem::Link(Attempt& attempt, const InodeRef& inode, const InodeRef& 
 }
 
 Error Filesystem::Unlink(Attempt& attempt, const InodeRef& parent, std::string_view name) {
-  RETURN_IF_ERROR(impl_->CheckWritable());
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, impl_->BeginChange(attempt));
   RETURN_IF_ERROR(CheckName(name));
   if (IsDots(name)) return Error::kIsDirectory;
   ASSIGN_OR_RETURN(const InodeRef child, RemoveName(impl_.get(), attempt, parent, name, false));
@@ -105,7 +105,7 @@ Error Filesystem::Unlink(Attempt& attempt, const InodeRef& parent, std::string_v
 }
 
 Error Filesystem::Rmdir(Attempt& attempt, const InodeRef& parent, std::string_view name) {
-  RETURN_IF_ERROR(impl_->CheckWritable());
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, impl_->BeginChange(attempt));
   RETURN_IF_ERROR(CheckName(name));
   if (name == ".") return Error::kInvalid;
   if (name == "..") return Error::kNotEmpty;

@@ -318,20 +318,6 @@ void ForgetAll(Filesystem::Impl* fs) {
   }
 }
 
-Error WriteAllLazyFields(Filesystem::Impl* fs) {
-  const std::vector<InodeRef> lazy = fs->inodes->Collect([](Inode& inode) {
-    ReaderMutexLock lock(&inode.mutex);
-    return inode.lazy_dirty;
-  });
-  Error result = Error::kOk;
-  for (const InodeRef& inode : lazy) {
-    const Error error =
-        RunBlocking([&](Attempt& attempt) { return WriteLazyFields(fs, attempt, inode); });
-    if (error != Error::kOk) result = error;
-  }
-  return result;
-}
-
 // Dirty data that could not be written although everything was tried.
 Error CheckNothingDirty(Filesystem::Impl* fs) {
   const std::vector<InodeRef> dirty =
@@ -341,12 +327,12 @@ Error CheckNothingDirty(Filesystem::Impl* fs) {
   return Error::kIo;
 }
 
-Error MarkClean(Filesystem::Impl* fs) {
-  {
-    MutexLock lock(&fs->state_mutex);
-    fs->state.state = fs->state.state & ~format::kStateMounted;
-  }
-  return WriteState(fs);
+// The image stays as the shutdown left it.
+Error EndAfterShutdown(Filesystem::Impl* fs) {
+  fs->inodes->Stop(true);
+  fs->flusher->Stop();
+  IgnoreError(fs->journal->Close());  // which has been aborted
+  return Error::kOk;
 }
 
 }  // namespace
@@ -365,6 +351,8 @@ Result<std::unique_ptr<Filesystem>> Filesystem::Mount(Device* device, const Moun
 
 Filesystem::~Filesystem() {
   Impl* fs = impl_.get();
+  // Nobody is left to thaw it.
+  if (fs->gate.BeginOpen() == Error::kOk) fs->gate.EndOpen(true);
   // Threads first, those that write last; then what is on its way to the device comes back.
   if (fs->inodes != nullptr) fs->inodes->Stop(false);
   if (fs->flusher != nullptr) fs->flusher->Stop();
@@ -381,8 +369,12 @@ Error Filesystem::Unmount() {
     fs->inodes->Stop(true);
     return Error::kOk;
   }
+  fs->gate.WaitSettled();
+  const Error thawed = Thaw();
+  if (thawed != Error::kInvalid) RETURN_IF_ERROR(thawed);
   ForgetAll(fs);
   fs->inodes->DrainReaper();
+  if (fs->shut_down.load()) return EndAfterShutdown(fs);
   fs->flusher->FlushAll();
   const Error lazy = WriteAllLazyFields(fs);
   fs->inodes->Stop(true);
@@ -390,7 +382,7 @@ Error Filesystem::Unmount() {
   const Error closed = fs->journal->Close();
   fs->read_only.store(true);
   RETURN_IF_ERROR(closed);
-  RETURN_IF_ERROR(MarkClean(fs));
+  RETURN_IF_ERROR(WriteStateBits(fs, 0, format::kStateMounted));
   RETURN_IF_ERROR(lazy);
   return CheckNothingDirty(fs);
 }

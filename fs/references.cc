@@ -27,6 +27,7 @@ void Filesystem::Forget(InodeNumber ino, uint64_t count) {
 }
 
 Result<std::unique_ptr<OpenFile>> Filesystem::Open(const InodeRef& inode, bool writable, bool) {
+  RETURN_IF_ERROR(impl_->CheckAlive());
   if (writable) {
     if (inode->is_directory()) return Error::kIsDirectory;
     ReaderMutexLock lock(&inode->mutex);

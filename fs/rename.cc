@@ -267,7 +267,7 @@ Error Renaming::Exchange() {
 
 Error Filesystem::Rename(Attempt& attempt, const InodeRef& from_parent, std::string_view from,
                          const InodeRef& to_parent, std::string_view to, RenameFlags flags) {
-  RETURN_IF_ERROR(impl_->CheckWritable());
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, impl_->BeginChange(attempt));
   RETURN_IF_ERROR(CheckName(from));
   RETURN_IF_ERROR(CheckName(to));
   if (IsDots(from)) return Error::kBusy;

@@ -54,19 +54,37 @@ void RecordError(Filesystem::Impl* fs) {
   std::abort();
 }
 
+Error WriteStateSector(Device* device, const format::Superblock& super) {
+  AlignedBuffer block(kBlockSize);
+  format::SerializeSuperblock(super, 0, format::BlockSpan(block.data(), kBlockSize));
+  RETURN_IF_ERROR(device->Write(kSectorSize, block.span().subspan(kSectorSize, kSectorSize)));
+  return device->Flush();
+}
+
 }  // namespace
 
 Error WriteState(Filesystem::Impl* fs) {
   format::Superblock super = fs->super;
   {
     MutexLock lock(&fs->state_mutex);
+    while (fs->writing_state) fs->state_written.Wait(&fs->state_mutex);
+    fs->writing_state = true;
     fs->state.last_write = fs->Now();
     super.state = fs->state;
   }
-  AlignedBuffer block(kBlockSize);
-  format::SerializeSuperblock(super, 0, format::BlockSpan(block.data(), kBlockSize));
-  RETURN_IF_ERROR(fs->device->Write(kSectorSize, block.span().subspan(kSectorSize, kSectorSize)));
-  return fs->device->Flush();
+  const Error result = WriteStateSector(fs->device, super);
+  MutexLock lock(&fs->state_mutex);
+  fs->writing_state = false;
+  fs->state_written.SignalAll();
+  return result;
+}
+
+Error WriteStateBits(Filesystem::Impl* fs, uint32_t set, uint32_t clear) {
+  {
+    MutexLock lock(&fs->state_mutex);
+    fs->state.state = (fs->state.state & ~clear) | set;
+  }
+  return WriteState(fs);
 }
 
 void Filesystem::ReportCorruption(InodeNumber ino, BlockNumber block, std::string_view what) {

@@ -175,7 +175,6 @@ Error ContinueTruncate(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& i
 
 Error TruncateFile(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode, uint64_t size,
                    bool kill_suid_sgid) {
-  RETURN_IF_ERROR(fs->CheckWritable());
   if (inode->is_directory()) return Error::kIsDirectory;
   if (!inode->is_regular()) return Error::kInvalid;
   if (size > format::kMaxFileSize) return Error::kFileTooLarge;
@@ -195,7 +194,10 @@ Error DeleteInode(Filesystem::Impl* fs, const InodeRef& inode) {
     IgnoreError(inode->pages.WaitWritten(0, kEndOfFileBlocks));
     inode->pages.Drop(0, kEndOfFileBlocks);
   }
-  RETURN_IF_ERROR(RunBlocking([&](Attempt& attempt) { return DeleteStep(fs, attempt, inode); }));
+  RETURN_IF_ERROR(RunBlocking([&](Attempt& attempt) -> Error {
+    ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->gate.Enter(attempt));
+    return DeleteStep(fs, attempt, inode);
+  }));
   fs->inodes->Remove(inode->ino);
   return Error::kOk;
 }

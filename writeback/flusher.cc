@@ -2,6 +2,7 @@
 #include "writeback/flusher.h"
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -38,6 +39,7 @@ struct Flusher::Impl {
   absl::flat_hash_map<FlushTarget*, Entry> dirty ABSL_GUARDED_BY(mutex);
   bool pressure ABSL_GUARDED_BY(mutex) = false;
   bool stop ABSL_GUARDED_BY(mutex) = false;
+  std::atomic<bool> writes{true};
   std::thread thread;
 };
 
@@ -63,6 +65,8 @@ void Flusher::Stop() {
   }
   if (impl_->thread.joinable()) impl_->thread.join();
 }
+
+void Flusher::StopWriting() { impl_->writes.store(false); }
 
 void Flusher::Add(std::shared_ptr<FlushTarget> target) {
   const Nanoseconds now = impl_->options.clock->MonotonicTime();
@@ -96,6 +100,7 @@ void Flusher::Impl::WritePass(const std::vector<std::shared_ptr<FlushTarget>>& t
     bool more;
   };
   std::vector<Turn> todo;
+  if (!writes.load()) return;
   for (const std::shared_ptr<FlushTarget>& target : targets) {
     todo.push_back({target.get(), target->WriteErrors(), false});
   }

@@ -35,6 +35,9 @@ class Flusher {
 
   // Writes everything that is dirty now and waits for it. May wait.
   void FlushAll();
+  // From now on passes write nothing, but go on ending, so that writers who wait for memory look
+  // again.
+  void StopWriting();
   void Stop();
 
  private:

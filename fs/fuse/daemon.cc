@@ -140,6 +140,8 @@ class Daemon {
   bool OurMountIsOnTop() const;
   // Tells those who want the image now to wait rather than to go away.
   void MarkUnmounting() ABSL_LOCKS_EXCLUDED(mutex_);
+  // A frozen mount that is going away: nobody could thaw it any more.
+  void LetParkedGo();
   // Makes the image clean and lets go of it. Once; nothing is in flight.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
   void SyncUnlessClosed() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -179,6 +181,7 @@ int Daemon::Run(Launch* launch) {
   WaitForEnd();
   MarkUnmounting();
   session_->Join();
+  LetParkedGo();
   session_->Drain();
   server_->Finish();
   Close();
@@ -281,6 +284,7 @@ void Daemon::StartUnmount() {
 // Never lazily: that would cut off those who still write. If somebody uses the mount, all that was
 // accepted becomes durable and the mount stays.
 void Daemon::Unmount() {
+  LetParkedGo();
   const int error = OurMountIsOnTop() ? UnmountAtKernel(mountpoint_) : EBUSY;
   if (error == 0) return;
   LogWarning(mountpoint_, " cannot be unmounted now (", std::strerror(error),
@@ -294,6 +298,10 @@ void Daemon::Unmount() {
 void Daemon::MarkUnmounting() {
   MutexLock lock(&mutex_);
   if (!closed_) lock_.MarkUnmounting();
+}
+
+void Daemon::LetParkedGo() {
+  if (fs_->Thaw() == Error::kOk) LogInfo("thawed, to be unmounted");
 }
 
 void Daemon::SyncUnlessClosed() {

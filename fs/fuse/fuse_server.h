@@ -6,7 +6,8 @@
 // An operation is a callable `Error operation(Attempt&)`. kOk means that it has replied, or will
 // from a completion; kWouldBlock that it has changed nothing and wants to be run again after
 // Attempt::Wait(); any other error is the reply. The first attempt runs on the receive thread and
-// allocates nothing; one that must wait is moved, with the request's buffer, to a worker.
+// allocates nothing; one that must wait is moved, with the request's buffer, to a worker. One that
+// asks to be parked (a frozen filesystem) waits in memory alone, and goes to a worker when resumed.
 #ifndef SLUICE_FS_FUSE_FUSE_SERVER_H_
 #define SLUICE_FS_FUSE_FUSE_SERVER_H_
 
@@ -116,12 +117,27 @@ class FuseServer::PuntedJob : public WorkerPool::Job {
     if (buffer_ != nullptr) server_->session().buffers().Give(std::move(buffer_));
   }
 
+  PuntedJob(PuntedJob&&) = default;
+
+  // Goes on with an operation that met something to wait for: on a worker, or when resumed.
+  static void Start(std::unique_ptr<PuntedJob> job) {
+    FuseServer* const server = job->server_;
+    const Attempt::ParkFunction park = job->attempt_.TakePark();
+    if (park == nullptr) return server->workers_.Submit(std::move(job));
+    // It belongs to whoever resumes it.
+    park([server, parked = job.release()] {
+      server->workers_.Submit(std::unique_ptr<PuntedJob>(parked));
+    });
+  }
+
   void Run() override {
-    Error error;
-    do {
-      error = attempt_.Wait();
+    Error error = attempt_.must_wait() ? attempt_.Wait() : Error::kOk;
+    for (;;) {
       if (error == Error::kOk) error = operation_(attempt_);
-    } while (WouldBlock(error));
+      if (!WouldBlock(error)) break;
+      if (attempt_.parks()) return Start(std::make_unique<PuntedJob>(std::move(*this)));
+      error = attempt_.Wait();
+    }
     if (error != Error::kOk) ReplyError(request_, error);
   }
 
@@ -148,7 +164,7 @@ void FuseServer::Run(Request request, Operation operation) {
   Attempt attempt;
   const Error error = operation(attempt);
   if (WouldBlock(error)) [[unlikely]] {
-    workers_.Submit(std::make_unique<PuntedJob<Request, Operation>>(
+    PuntedJob<Request, Operation>::Start(std::make_unique<PuntedJob<Request, Operation>>(
         this, request, std::move(operation), std::move(attempt)));
   } else if (error != Error::kOk) {
     ReplyError(request, error);

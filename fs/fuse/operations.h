@@ -19,6 +19,11 @@ void AddDirectoryOperations(fuse_lowlevel_ops* operations);  // readdir
 void AddSyncOperations(fuse_lowlevel_ops* operations);       // fsync
 void AddXattrOperations(fuse_lowlevel_ops* operations);      // extended attributes
 
+// Answers an administrator's ioctl; false if `command` is none.
+// `argument` is the third word of the caller's ioctl(2), `in` what the kernel read from there.
+bool HandleAdminIoctl(fuse_req_t req, unsigned command, const void* argument, const void* in,
+                      size_t in_size);
+
 // `argument` is only valid while the request's buffer is.
 void HandleTmpfile(FuseServer* server, const RawRequest& request,
                    std::span<const std::byte> argument);

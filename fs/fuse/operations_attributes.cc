@@ -150,8 +150,8 @@ void IoctlSetFlags(fuse_req_t req, fuse_ino_t ino, uint32_t kernels, FlagColumn 
 
 // The kernel sends FS_IOC_GETFLAGS and SETFLAGS with an argument of 32 bits, whatever their numbers
 // say. It has checked who may change which flag.
-void Ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void*, fuse_file_info*, unsigned,
-           const void* in, size_t in_size, size_t) {
+void Ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void* argument, fuse_file_info*,
+           unsigned, const void* in, size_t in_size, size_t) {
   if (command == static_cast<unsigned>(FS_IOC_GETFLAGS)) return IoctlGetFlags(req, ino);
   if (command == static_cast<unsigned>(FS_IOC_FSGETXATTR)) return IoctlGetXattrFlags(req, ino);
   if (command == static_cast<unsigned>(FS_IOC_SETFLAGS) && in_size >= sizeof(uint32_t)) {
@@ -168,7 +168,7 @@ void Ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void*, fuse_file_in
     fuse_reply_err(req, EOPNOTSUPP);
     return;
   }
-  fuse_reply_err(req, ENOTTY);
+  if (!HandleAdminIoctl(req, command, argument, in, in_size)) fuse_reply_err(req, ENOTTY);
 }
 
 }  // namespace

@@ -122,18 +122,37 @@ bool ReadAll(int fd, char* data, size_t size, off_t offset) {
   return true;
 }
 
-// shutdown DIR: FS_IOC_GOINGDOWN without flushing the log, the nearest thing to a killed daemon
-// that a kernel filesystem offers.
-int RunShutdown(const Args& args) {
-  if (args.size() != 1) return 2;
-  const int fd = open(args[0].c_str(), O_RDONLY | O_DIRECTORY);
-  if (fd < 0) return Fail("open %s: %s", args[0].c_str(), ErrnoName(errno).c_str());
-  uint32_t no_log_flush = 2;
-  const unsigned long request = _IOR('X', 125, uint32_t);
-  const int rc = ioctl(fd, request, &no_log_flush);
+namespace {
+
+// One ioctl on a directory.
+int CallOnDirectory(const std::string& path, unsigned long request, void* argument) {
+  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY);
+  if (fd < 0) return Fail("open %s: %s", path.c_str(), ErrnoName(errno).c_str());
+  const int rc = ioctl(fd, request, argument);
   const int error = errno;
   close(fd);
-  return rc == 0 ? 0 : Fail("shutdown: %s", ErrnoName(error).c_str());
+  return rc == 0 ? 0 : Fail("ioctl: %s", ErrnoName(error).c_str());
+}
+
+}  // namespace
+
+// shutdown DIR [flush|log|none]: FS_IOC_GOINGDOWN. Without flushing the log (the default) it is the
+// nearest thing to a killed daemon that a kernel filesystem offers.
+int RunShutdown(const Args& args) {
+  if (args.empty() || args.size() > 2) return 2;
+  const std::map<std::string, uint32_t> modes = {{"flush", 0}, {"log", 1}, {"none", 2}};
+  const auto mode = modes.find(args.size() == 2 ? args[1] : "none");
+  if (mode == modes.end()) return 2;
+  uint32_t flag = mode->second;
+  return CallOnDirectory(args[0], _IOR('X', 125, uint32_t), &flag);
+}
+
+// freeze DIR, thaw DIR: sluicefs' own ioctls, since the kernel has none for FUSE.
+int RunFreeze(const Args& args) {
+  return args.size() == 1 ? CallOnDirectory(args[0], _IO(0x5C, 1), nullptr) : 2;
+}
+int RunThaw(const Args& args) {
+  return args.size() == 1 ? CallOnDirectory(args[0], _IO(0x5C, 2), nullptr) : 2;
 }
 
 // hold FILE...: opens the files, prints "ready", and keeps them open until stdin ends. "-u FILE"
@@ -179,6 +198,8 @@ int main(int argc, char** argv) {
       {"fsx", fstool::RunFsx},
       {"stress", fstool::RunStress},
       {"shutdown", fstool::RunShutdown},
+      {"freeze", fstool::RunFreeze},
+      {"thaw", fstool::RunThaw},
       {"hold", fstool::RunHold},
   };
   const auto command = argc > 1 ? commands.find(argv[1]) : commands.end();

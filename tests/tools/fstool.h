@@ -31,6 +31,8 @@ int RunSyncVerify(const Args& args);
 int RunFsx(const Args& args);
 int RunStress(const Args& args);
 int RunShutdown(const Args& args);
+int RunFreeze(const Args& args);
+int RunThaw(const Args& args);
 int RunHold(const Args& args);
 
 // "ENOENT" for ENOENT, "0" for 0; stable across C libraries.
