@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "format/group_desc.h"
+#include "format/journal_device.h"
 
 namespace sluice::format {
 
@@ -74,7 +75,15 @@ std::string LayoutProblem(const SuperSector0& s) {
   return "";
 }
 
+std::string ExternalJournalProblem(const SuperSector0& s) {
+  if (s.journal_run_count != 0) return "an external journal and runs of an internal one";
+  const uint64_t blocks = ExternalJournalOf(&s)->log_blocks;
+  if (blocks >= kMinJournalBlocks && blocks <= kMaxJournalBlocks) return "";
+  return absl::StrCat("impossible size of the external journal of ", blocks, " blocks");
+}
+
 std::string JournalProblem(const SuperSector0& s) {
+  if (HasExternalJournal(s)) return ExternalJournalProblem(s);
   if (s.journal_run_count < 1 || s.journal_run_count > kMaxJournalRuns) {
     return absl::StrCat("impossible number of journal runs ", uint32_t{s.journal_run_count});
   }
@@ -135,7 +144,8 @@ Error ParseSuperblock(ConstBlockSpan block, Superblock* super, std::string* reas
     return Fail(Error::kNewerFormat, absl::StrCat("format version ", uint32_t{fixed.version}),
                 reason);
   }
-  const uint32_t unknown = fixed.feature_incompat & ~kKnownIncompat;
+  const uint32_t unknown =
+      fixed.feature_incompat & ~(kKnownIncompat | kFeatureIncompatExternalJournal);
   if (unknown != 0) {
     return Fail(Error::kNewerFormat,
                 absl::StrCat("unknown incompatible features 0x", absl::Hex(unknown)), reason);

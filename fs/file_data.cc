@@ -102,6 +102,10 @@ void SettleOrderedNow(Filesystem::Impl* fs, const InodeRef& inode) {
   if (inode->pages.dirty_pages() > 0) IgnoreError(WriteRange(fs, inode, 0, kEndOfFileBlocks));
 }
 
+void JoinOrderedData(Filesystem::Impl* fs, Handle& handle, const InodeRef& inode) {
+  if (fs->options.data == DataMode::kOrdered) JoinOrdered(handle, inode);
+}
+
 void DropPrivileges(InodeFields* fields) {
   uint16_t drop = S_ISUID;
   if ((fields->mode & S_IXGRP) != 0) drop |= S_ISGID;

@@ -39,8 +39,11 @@ Error ZeroTail(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode);
 Result<BlockReservation> ReserveBlocks(Filesystem::Impl* fs, Attempt& attempt, BlockNumber goal,
                                        BlockCount count, BlockCount at_least, bool privileged);
 
-// The inode's dirty pages reach the device before the handle's transaction commits.
+// The inode's dirty pages reach the device before the handle's transaction commits. For what must
+// not be seen in any mode of data: what a truncate zeroed.
 void JoinOrdered(Handle& handle, const InodeRef& inode);
+// The same for written data, which data=writeback does without.
+void JoinOrderedData(Filesystem::Impl* fs, Handle& handle, const InodeRef& inode);
 
 // Before blocks of [first, end) go or change their kind: takes the range lock exclusively, and
 // waits until nothing reads or writes them (J6). The inode's mutex is held.

@@ -95,7 +95,7 @@ Error Writer::CommitFields(uint64_t new_size) {
   ApplyFields(new_size);
   inode_->WriteBack(handle, grows);
   // The bytes that the new size uncovers reach the device before the size does.
-  if (grows) JoinOrdered(handle, inode_);
+  if (grows) JoinOrderedData(fs_, handle, inode_);
   return Error::kOk;
 }
 
@@ -173,7 +173,7 @@ Error Writer::FillHole(const Mapping& hole) {
   done_ = BytesBefore(first + run.length);
   ApplyFields(offset_ + done_);
   inode_->WriteBack(handle, /*data_reachability=*/true);
-  JoinOrdered(handle, inode_);
+  JoinOrderedData(fs_, handle, inode_);
   return Error::kOk;
 }
 

@@ -39,6 +39,12 @@ enum class ShutdownMode {
   kNoFlush,   // nothing more is written
 };
 
+// What the metadata that names data waits for.
+enum class DataMode {
+  kOrdered,    // the data's write: no crash shows what was not written
+  kWriteback,  // nothing: after a crash new parts of files may show what their blocks held before
+};
+
 enum class AtimeMode { kRelative, kStrict, kNone };
 
 struct MountOptions {
@@ -50,10 +56,13 @@ struct MountOptions {
   bool dirsync = false;  // every namespace change is
   Nanoseconds commit_interval = 5'000'000'000;
   bool barrier = true;
+  DataMode data = DataMode::kOrdered;
   OnError on_error = OnError::kRemountReadOnly;
   size_t cache_bytes = 256u << 20;  // dirty file data
   size_t metadata_cache_blocks = 65536;
   std::string mountpoint;  // for the superblock and messages
+  // Holds the log of an image whose journal is external; outlives the filesystem.
+  Device* journal_device = nullptr;
   Clock* clock = Clock::System();
   // No background threads: commits, checkpoints and writeout happen only in Sync, Fsync and
   // Unmount, on the caller's thread. For deterministic tests.

@@ -33,6 +33,7 @@ struct Filesystem::Impl {
   // Constant after mount.
   Filesystem* self = nullptr;
   MountOptions options;
+  std::unique_ptr<Device> joined;   // the image and its external journal
   std::unique_ptr<Device> overlay;  // read-only mounts that had to replay
   Device* device = nullptr;         // what everything below uses
   format::Superblock super;
@@ -90,6 +91,10 @@ struct Filesystem::Impl {
 Error WriteState(Filesystem::Impl* fs);
 // The same after setting and clearing bits of its `state`.
 Error WriteStateBits(Filesystem::Impl* fs, uint32_t set, uint32_t clear);
+
+// The journal's on_abort: read-only from now on, and the superblock says why (later, on the
+// reaper's thread: it is the one write that follows). Never waits.
+void JournalStopped(Filesystem::Impl* fs, Error error, const std::string& reason);
 
 // --- fs/truncate.cc ---
 

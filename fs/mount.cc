@@ -17,6 +17,7 @@
 #include "fs/inode_cache.h"
 #include "fs/orphan_file.h"
 #include "fs/read_superblock.h"
+#include "journal/external_log.h"
 #include "journal/replay.h"
 
 namespace sluice {
@@ -54,6 +55,7 @@ class Mounting {
     return error;
   }
   Error ReadSuper();
+  Error JoinJournal();
   Error CheckReadOnly();
   Error OpenLog();
   void ReportReplay(const ReplayReport& report);
@@ -62,12 +64,13 @@ class Mounting {
   Error LoadOrphanFile();
   Error CheckRoot();
   Error MarkMounted();
+  void WarnOfWaivers();
   void RecoverOrphans();
   void RecoverOrphan(const OrphanFile::Entry& entry);
   BlockCount Overhead() const;
 
   Filesystem::Impl* const fs_;
-  Device* const device_;
+  Device* device_;
   std::string* const message_;
   LogArea log_;
   bool from_backup_ = false;
@@ -97,6 +100,7 @@ Error Mounting::ReadSuper() {
                found.backup_group, "; run fsck.sluicefs to repair it");
   }
   fs_->super = found.super;
+  RETURN_IF_ERROR(JoinJournal());
   Result<format::Geometry> geometry = format::Geometry::Make(fs_->super);
   if (!geometry.ok()) {
     return Fail(geometry.error(), "the superblock describes an impossible layout");
@@ -109,8 +113,25 @@ Error Mounting::ReadSuper() {
   return Error::kOk;
 }
 
+// norecovery looks at no journal.
+Error Mounting::JoinJournal() {
+  if (!format::HasExternalJournal(fs_->super.fixed) || fs_->options.norecovery) return Error::kOk;
+  if (fs_->options.journal_device == nullptr) {
+    return Fail(Error::kNoDevice, "its journal is on another device, which was not given");
+  }
+  std::string why;
+  Result<std::unique_ptr<Device>> joined =
+      JoinExternalLog(device_, fs_->options.journal_device, fs_->super, &why);
+  if (!joined.ok()) return Fail(joined.error(), absl::StrCat("the external journal ", why));
+  fs_->joined = std::move(joined).value();
+  device_ = fs_->joined.get();
+  fs_->device = device_;
+  return Error::kOk;
+}
+
 BlockCount Mounting::Overhead() const {
-  BlockCount blocks = LogArea(fs_->super).blocks();
+  BlockCount blocks = 0;
+  if (!format::HasExternalJournal(fs_->super.fixed)) blocks += LogArea(fs_->super).blocks();
   for (GroupNumber group = 0; group < fs_->geometry.group_count(); ++group) {
     blocks += fs_->geometry.FixedBlocks(group).blocks();
   }
@@ -211,11 +232,8 @@ Error Mounting::OpenJournal() {
                                               std::string(ErrorText(journal.error()))));
   }
   fs_->journal = std::move(journal).value();
-  fs_->journal->SetOnAbort([fs = fs_](Error, const std::string&) {
-    if (!fs->read_only.exchange(true)) {
-      LogError("the journal has stopped; the filesystem is now read-only");
-    }
-  });
+  fs_->journal->SetOnAbort(
+      [fs = fs_](Error error, const std::string& reason) { JournalStopped(fs, error, reason); });
   return Error::kOk;
 }
 
@@ -255,7 +273,19 @@ Error Mounting::LoadOrphanFile() {
   return Error::kOk;
 }
 
+// Promises that the user gives up knowingly: said once, where the mount is logged.
+void Mounting::WarnOfWaivers() {
+  if (!fs_->options.barrier) {
+    LogWarning(
+        "barriers are off: a power cut may lose what fsync promised, or damage the filesystem");
+  }
+  if (fs_->options.data == DataMode::kWriteback) {
+    LogWarning("data=writeback: after a crash, files may show what their blocks held before");
+  }
+}
+
 Error Mounting::MarkMounted() {
+  WarnOfWaivers();
   {
     MutexLock lock(&fs_->state_mutex);
     format::SuperSector1& state = fs_->state;

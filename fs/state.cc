@@ -41,9 +41,10 @@ bool Note(Filesystem::Impl* fs, InodeNumber ino, BlockNumber block, std::string_
   return true;
 }
 
-// On the reaper's thread.
+// On the reaper's thread. Also after the journal has stopped: the sector is not the log's affair,
+// and who mounts or checks the image next must know.
 void RecordError(Filesystem::Impl* fs) {
-  if (!fs->journal->aborted()) {
+  if (!fs->shut_down.load()) {
     const Error error = WriteState(fs);
     if (error != Error::kOk) {
       LogError("the error could not be noted in the superblock: ", std::string(ErrorText(error)));
@@ -85,6 +86,16 @@ Error WriteStateBits(Filesystem::Impl* fs, uint32_t set, uint32_t clear) {
     fs->state.state = (fs->state.state & ~clear) | set;
   }
   return WriteState(fs);
+}
+
+void JournalStopped(Filesystem::Impl* fs, Error error, const std::string& reason) {
+  if (!fs->read_only.exchange(true)) {
+    LogError("the journal has stopped; the filesystem is now read-only");
+  }
+  if (fs->shut_down.load()) return;
+  const std::string text = absl::StrCat("journal: ", reason, ": ", std::string(ErrorText(error)));
+  if (!Note(fs, 0, 0, text)) return;
+  fs->inodes->Post([fs] { RecordError(fs); });
 }
 
 void Filesystem::ReportCorruption(InodeNumber ino, BlockNumber block, std::string_view what) {

@@ -67,6 +67,11 @@ struct CheckReport {
   bool clean() const { return complete && errors == 0; }
 };
 
+// The superblock, or a backup of it: for who must find the journal's device before the check. If
+// the journal is external (format/journal_device.h), what the functions below call `device` is the
+// image and its journal as one (journal/external_log.h); kNoDevice if it is the image alone.
+Result<format::Superblock> FindSuperblock(Device* image, std::string* message);
+
 // Checks without writing to `device`: a journal that is not empty is replayed in memory. kOk: see
 // the report (not that the image is good). kUnknownFormat, kNewerFormat, kCorrupt (not even a copy
 // of the superblock is good), kIo, kInterrupted: report->message says it for a person.

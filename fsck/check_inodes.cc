@@ -10,6 +10,7 @@
 
 #include "format/bitmap.h"
 #include "format/inode.h"
+#include "format/journal_device.h"
 #include "format/xattr.h"
 #include "fsck/extent_walk.h"
 #include "fsck/file_blocks.h"
@@ -403,7 +404,9 @@ void InodeCheck::CheckJournalExtents(const Inode& inode) {
   const format::SuperSector0& fixed = state_->report()->super.fixed;
   std::vector<BlockRange> runs;
   FileBlock next = 0;
-  bool same = inode.size == state_->log.blocks() << kBlockShift;
+  // Of an external journal the inode has nothing.
+  const BlockCount blocks = format::HasExternalJournal(fixed) ? 0 : state_->log.blocks();
+  bool same = inode.size == blocks << kBlockShift;
   for (const format::Extent& extent : claims_.journal()) {
     same = same && extent.logical == next && extent.flags == 0;
     next = extent.logical + FileBlock{extent.length};

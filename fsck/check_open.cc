@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "format/debug_string.h"
+#include "format/journal_device.h"
 #include "format/log_record.h"
 #include "fsck/check_state.h"
 
@@ -180,6 +181,11 @@ Error OpenSuperblock(CheckState* state, bool* usable) {
     finding->expected = report->super.fixed.block_count;
     return Error::kOk;
   }
+  if (format::HasExternalJournal(report->super.fixed) &&
+      blocks < report->super.fixed.block_count + LogArea(report->super).blocks()) {
+    report->message = "its journal is on another device, which was not given";
+    return Error::kNoDevice;
+  }
   const Result<format::Geometry> geometry = format::Geometry::Make(report->super);
   if (!geometry.ok()) {
     state->Report(FindingId::kLayoutImpossible);
@@ -188,6 +194,16 @@ Error OpenSuperblock(CheckState* state, bool* usable) {
   state->geometry = *geometry;
   *usable = true;
   return Error::kOk;
+}
+
+Result<Superblock> FindSuperblock(Device* image, std::string* message) {
+  CheckReport report;
+  const CheckOptions options;
+  CheckState state(image, options, &report);
+  const Error error = ReadPrimary(&state);
+  *message = report.message;
+  if (error != Error::kOk) return error;
+  return report.super;
 }
 
 void OpenLog(CheckState* state) {

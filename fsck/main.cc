@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -21,8 +22,10 @@
 #include "block/file_device.h"
 #include "block/image_lock.h"
 #include "format/debug_string.h"
+#include "format/journal_device.h"
 #include "fsck/check.h"
 #include "fsck/progress.h"
+#include "journal/external_log.h"
 
 namespace sluice {
 namespace {
@@ -37,7 +40,7 @@ enum ExitCode : int {
 };
 
 constexpr char kUsage[] =
-    "Usage: fsck.sluicefs [-n | -p | -y] [-f] [-v] [-C FD] [--json] IMAGE\n"
+    "Usage: fsck.sluicefs [-n | -p | -y] [-f] [-v] [-C FD] [-j PATH] [--json] IMAGE\n"
     "\n"
     "Checks a sluicefs filesystem in an image file or on a block device.\n"
     "\n"
@@ -47,11 +50,14 @@ constexpr char kUsage[] =
     "  -f         check even if the filesystem is marked clean\n"
     "  -v         say more, and count\n"
     "  -C FD      write the progress to file descriptor FD; 0: show it on the terminal\n"
+    "  -j PATH    where the external journal is, if not where mkfs.sluicefs was told\n"
     "  --json     print the result as JSON\n"
     "  -h, --help, -V, --version\n"
     "\n"
     "Exit status: 0 no errors, 1 corrected, 4 left uncorrected, 8 cannot check, 16 usage,\n"
     "32 cancelled.\n";
+
+constexpr int kJson = 256;  // the long option without a letter
 
 enum class Mode { kAsk, kReadOnly, kPreen, kYes };
 
@@ -62,6 +68,7 @@ struct Arguments {
   bool json = false;
   int progress_fd = -1;
   std::string image;
+  std::string journal_path;
 };
 
 volatile sig_atomic_t interrupted = 0;
@@ -97,8 +104,11 @@ std::optional<int> TakeOption(int option, Arguments* arguments) {
     case 'v':
       arguments->verbose = true;
       return std::nullopt;
-    case 'j':
+    case kJson:
       arguments->json = true;
+      return std::nullopt;
+    case 'j':
+      arguments->journal_path = optarg;
       return std::nullopt;
     case 'C':
       if (absl::SimpleAtoi(optarg, &arguments->progress_fd)) return std::nullopt;
@@ -116,12 +126,12 @@ std::optional<int> TakeOption(int option, Arguments* arguments) {
 }
 
 std::optional<int> ReadArguments(int argc, char** argv, Arguments* arguments) {
-  static constexpr option kLong[] = {{"json", no_argument, nullptr, 'j'},
+  static constexpr option kLong[] = {{"json", no_argument, nullptr, kJson},
                                      {"help", no_argument, nullptr, 'h'},
                                      {"version", no_argument, nullptr, 'V'},
                                      {nullptr, 0, nullptr, 0}};
   int option = 0;
-  while ((option = ::getopt_long(argc, argv, "anpyfvC:hV", kLong, nullptr)) != -1) {
+  while ((option = ::getopt_long(argc, argv, "anpyfvC:j:hV", kLong, nullptr)) != -1) {
     const std::optional<int> code = TakeOption(option, arguments);
     if (code) return code;
   }
@@ -148,6 +158,7 @@ class Program {
   }
   int Fail(Error error, const std::string& message);
   std::optional<int> Open();
+  std::optional<int> OpenJournal();
   std::optional<int> SkipIfClean();
   std::optional<int> PreenByReplay();
   void PrintClean(const ImageSummary& summary, const char* how);
@@ -166,7 +177,11 @@ class Program {
   const Arguments arguments_;
   Progress progress_;
   ImageLock lock_;
-  std::unique_ptr<Device> device_;
+  ImageLock journal_lock_;
+  // Of an image with an external journal.
+  std::unique_ptr<Device> image_;
+  std::unique_ptr<Device> journal_;
+  std::unique_ptr<Device> device_;  // what is checked
   std::optional<bool> answer_to_all_;
 };
 
@@ -190,6 +205,33 @@ std::optional<int> Program::Open() {
       OpenFileDevice(arguments_.image, {.read_only = !writable()});
   if (!device.ok()) return Fail(device.error(), "");
   device_ = *std::move(device);
+  return OpenJournal();
+}
+
+std::optional<int> Program::OpenJournal() {
+  std::string message;
+  const Result<format::Superblock> super = FindSuperblock(device_.get(), &message);
+  // What is wrong with it is the check's to say.
+  if (!super.ok() || !format::HasExternalJournal(super->fixed)) return std::nullopt;
+  std::string path = arguments_.journal_path;
+  if (path.empty()) path = format::ExternalJournalPath(super->fixed);
+  if (path.empty()) return Fail(kExitOperational, "where its journal is, is not recorded; use -j");
+  std::string why;
+  std::optional<ImageLock> lock = ImageLock::Acquire(
+      path, writable() ? ImageLockMode::kExclusive : ImageLockMode::kShared, &why);
+  if (!lock) return Fail(kExitOperational, "its external journal cannot be opened: " + why);
+  journal_lock_ = *std::move(lock);
+  Result<std::unique_ptr<Device>> journal = OpenFileDevice(path, {.read_only = !writable()});
+  if (!journal.ok()) {
+    return Fail(journal.error(), absl::StrCat(path, ": ", std::string(ErrorText(journal.error()))));
+  }
+  journal_ = *std::move(journal);
+  Result<std::unique_ptr<Device>> joined =
+      JoinExternalLog(device_.get(), journal_.get(), *super, &why);
+  if (!joined.ok()) {
+    return Fail(kExitOperational, absl::StrCat("its external journal: ", path, " ", why));
+  }
+  image_ = std::exchange(device_, *std::move(joined));
   return std::nullopt;
 }
 
@@ -374,9 +416,15 @@ int Program::CheckOnly() {
   return code;
 }
 
+// Repairs that nobody should get at boot without having been asked.
+bool LosesData(FindingId id) {
+  return id == FindingId::kJournalSuperBad || id == FindingId::kJournalDamaged;
+}
+
 bool Program::Ask(const Finding& finding) {
   if (answer_to_all_) return *answer_to_all_;
   if (interrupted != 0) return false;
+  if (arguments_.mode == Mode::kPreen && LosesData(finding.id)) return false;
   if (arguments_.mode != Mode::kAsk) return true;
   PrintFinding(finding);
   for (;;) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/aligned_buffer.h"
+#include "format/journal_device.h"
 #include "journal/log_ring.h"
 
 namespace sluice {
@@ -24,6 +25,12 @@ Error ReadSlot(Device* device, uint64_t offset, format::JournalSuper* super) {
 
 LogArea::LogArea(const format::Superblock& super)
     : seed_(super.fixed.checksum_seed), uuid_(std::to_array(super.fixed.uuid)) {
+  if (format::HasExternalJournal(super.fixed)) {
+    // Behind the last block: see block/joined_device.h.
+    blocks_ = format::ExternalJournalOf(&super.fixed)->log_blocks;
+    runs_.push_back({super.fixed.block_count, blocks_});
+    return;
+  }
   const uint32_t count = std::min<uint32_t>(super.fixed.journal_run_count, format::kMaxJournalRuns);
   for (uint32_t i = 0; i < count; ++i) {
     const format::JournalRun& run = super.fixed.journal_runs[i];

@@ -16,6 +16,7 @@
 #include "block/file_device.h"
 #include "block/image_lock.h"
 #include "format/debug_string.h"
+#include "format/journal_device.h"
 #include "format/superblock.h"
 
 namespace sluice {
@@ -59,6 +60,9 @@ std::string DescribeOwn(const std::string& path) {
   if (!device.ok() || (*device)->size() < kBlockSize) return "";
   AlignedBuffer block(kBlockSize);
   if ((*device)->Read(0, block.span()) != Error::kOk) return "";
+  format::JournalDeviceSuper journal;
+  std::memcpy(&journal, block.data(), sizeof(journal));
+  if (format::CheckJournalDevice(journal) == Error::kOk) return "a sluicefs journal device";
   format::Superblock super;
   const Error error =
       format::ParseSuperblock(format::ConstBlockSpan(block.data(), kBlockSize), &super, nullptr);

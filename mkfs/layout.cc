@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "format/extent.h"
 #include "format/group_desc.h"
+#include "format/journal_device.h"
 
 namespace sluice {
 
@@ -210,8 +211,27 @@ uint64_t ExtentsFor(const std::vector<BlockRange>& runs) {
   return extents;
 }
 
+void RecordExternalJournal(const MkfsOptions& options, format::SuperSector0* fixed) {
+  fixed->feature_incompat = fixed->feature_incompat | format::kFeatureIncompatExternalJournal;
+  std::ranges::copy(options.external_journal_uuid, fixed->journal_uuid);
+  format::ExternalJournal* external = format::ExternalJournalOf(fixed);
+  external->log_blocks = options.external_journal_blocks;
+  const std::string& path = options.external_journal_path;
+  if (path.size() < sizeof(external->path)) std::ranges::copy(path, external->path);
+}
+
 Error PlaceFiles(const MkfsOptions& options, MkfsLayout* layout, std::string* why) {
   const Geometry& geometry = layout->geometry;
+  if (options.external_journal_blocks != 0) {
+    RecordExternalJournal(options, &layout->super.fixed);
+    layout->orphan_file = PlaceAround(geometry, OrphanFileBlocks(geometry.block_count()), {});
+    const bool fits =
+        layout->orphan_file.count != 0 && layout->free_blocks() >= geometry.block_count() / 8;
+    return fits ? Error::kOk
+                : Refuse(
+                      absl::StrCat("no room for ", geometry.inode_count(), " inodes in this size"),
+                      why);
+  }
   const uint64_t wanted = options.journal_blocks != 0
                               ? options.journal_blocks
                               : DefaultJournalBlocks(geometry.block_count());
@@ -261,6 +281,9 @@ Error CheckOptions(const MkfsOptions& options, std::string* why) {
 }  // namespace
 
 uint64_t MkfsLayout::journal_blocks() const {
+  if (format::HasExternalJournal(super.fixed)) {
+    return format::ExternalJournalOf(&super.fixed)->log_blocks;
+  }
   uint64_t sum = 0;
   for (const BlockRange& run : journal) sum += run.count;
   return sum;

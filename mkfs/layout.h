@@ -32,9 +32,13 @@ struct MkfsOptions {
 
   uint64_t inodes = 0;  // at least so many; 0: by bytes_per_inode
   uint64_t bytes_per_inode = 16384;
-  uint64_t journal_blocks = 0;    // 0: by the filesystem's size
-  double reserved_percent = 5.0;  // 0 to 50
-  uint32_t root_uid = 0;          // owner of the root directory
+  uint64_t journal_blocks = 0;  // 0: by the filesystem's size
+  // Nonzero: the log of so many blocks is on a device of its own.
+  uint64_t external_journal_blocks = 0;
+  std::array<uint8_t, 16> external_journal_uuid = {};
+  std::string external_journal_path;  // recorded if it fits
+  double reserved_percent = 5.0;      // 0 to 50
+  uint32_t root_uid = 0;              // owner of the root directory
   uint32_t root_gid = 0;
   bool write_everything = false;  // write zeros over the whole device first
 };

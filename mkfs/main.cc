@@ -22,7 +22,9 @@
 #include "block/file_device.h"
 #include "block/image_lock.h"
 #include "format/debug_string.h"
+#include "journal/external_log.h"
 #include "mkfs/existing.h"
+#include "mkfs/journal_target.h"
 #include "mkfs/make_filesystem.h"
 #include "mkfs/size_text.h"
 
@@ -42,6 +44,8 @@ struct Arguments {
   std::string size_text;
   std::string uuid_text = "random";
   std::string journal_text;
+  std::string journal_device;  // of -J device=
+  std::string features;
   std::optional<uint64_t> size;
   int force = 0;
   bool dry_run = false;
@@ -66,8 +70,12 @@ void DeclareOptions(CLI::App* app, Arguments* arguments) {
       ->type_name("BYTES");
   app->add_option("-J", arguments->journal_text,
                   "size of the journal, MiB unless it has a suffix (default: by the\n"
-                  "filesystem's size, at most 128)")
-      ->type_name("size=SIZE");
+                  "filesystem's size, at most 128); or the device that it is on, made by\n"
+                  "-O journal_dev")
+      ->type_name("size=SIZE|device=PATH");
+  app->add_option("-O", arguments->features,
+                  "journal_dev: make IMAGE the journal of a filesystem still to be made")
+      ->type_name("journal_dev");
   app->add_option("-m", options.reserved_percent, "percent reserved for root (default: 5)")
       ->type_name("PERCENT");
   app->add_flag("-n", arguments->dry_run, "say what would be made, write nothing");
@@ -85,11 +93,18 @@ void DeclareOptions(CLI::App* app, Arguments* arguments) {
   app->add_option("SIZE", arguments->size_text, "size of the filesystem");
 }
 
-[[nodiscard]] bool ReadJournalSize(const Arguments& arguments, MkfsOptions* options) {
-  const std::string& text = arguments.journal_text;
+[[nodiscard]] bool ReadJournal(Arguments* arguments, MkfsOptions* options) {
+  const std::string& text = arguments->journal_text;
   if (text.empty()) return true;
+  constexpr std::string_view kDevice = "device=";
+  if (text.rfind(kDevice, 0) == 0) {
+    arguments->journal_device = text.substr(kDevice.size());
+    return !arguments->journal_device.empty() || Complain("-J device= needs a path");
+  }
   constexpr std::string_view kKey = "size=";
-  if (text.rfind(kKey, 0) != 0) return Complain("-J takes size=SIZE, not '" + text + "'");
+  if (text.rfind(kKey, 0) != 0) {
+    return Complain("-J takes size=SIZE or device=PATH, not '" + text + "'");
+  }
   const auto bytes = ParseSize(std::string_view(text).substr(kKey.size()), uint64_t{1} << 20);
   if (!bytes || *bytes < kBlockSize) return Complain("bad journal size '" + text + "'");
   options->journal_blocks = *bytes >> kBlockShift;
@@ -135,7 +150,10 @@ void DeclareOptions(CLI::App* app, Arguments* arguments) {
     arguments->size = ParseSize(arguments->size_text, 1024);
     if (!arguments->size) return Complain("bad size '" + arguments->size_text + "'");
   }
-  return ReadJournalSize(*arguments, &arguments->options) &&
+  if (!arguments->features.empty() && arguments->features != "journal_dev") {
+    return Complain("-O takes journal_dev, not '" + arguments->features + "'");
+  }
+  return ReadJournal(arguments, &arguments->options) &&
          ReadIdentity(*arguments, &arguments->options);
 }
 
@@ -252,7 +270,7 @@ MkfsProgress TerminalProgress(const Arguments& arguments) {
   };
 }
 
-Error OpenAndWrite(const Arguments& arguments, const MkfsLayout& layout) {
+Error OpenAndWrite(const Arguments& arguments, JournalTarget* journal, const MkfsLayout& layout) {
   if (!EraseSignatures(arguments.image)) return Error::kIo;
   ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, OpenFileDevice(arguments.image, {}));
   if (arguments.options.write_everything) {
@@ -260,10 +278,15 @@ Error OpenAndWrite(const Arguments& arguments, const MkfsLayout& layout) {
     const Error error = Preallocate(arguments.image, 0, device->size());
     if (error != Error::kOk && error != Error::kNotSupported) return error;
   }
-  return WriteFilesystem(device.get(), arguments.options, layout, TerminalProgress(arguments));
+  std::unique_ptr<Device> joined;
+  if (journal != nullptr) {
+    ASSIGN_OR_RETURN(joined, journal->ClaimAndJoin(device.get(), layout));
+  }
+  return WriteFilesystem(joined != nullptr ? joined.get() : device.get(), arguments.options, layout,
+                         TerminalProgress(arguments));
 }
 
-[[nodiscard]] bool Write(const Arguments& arguments, const Target& target,
+[[nodiscard]] bool Write(const Arguments& arguments, const Target& target, JournalTarget* journal,
                          const MkfsLayout& layout) {
   if (!target.is_device && (arguments.size || !target.exists)) {
     const Error error = CreateImageFile(arguments.image, target.size);
@@ -272,31 +295,72 @@ Error OpenAndWrite(const Arguments& arguments, const MkfsLayout& layout) {
       return Complain(WriteProblem(error, arguments, target.size));
     }
   }
-  const Error error = OpenAndWrite(arguments, layout);
+  const Error error = OpenAndWrite(arguments, journal, layout);
   if (error == Error::kOk) return true;
   if (!target.exists) ::unlink(arguments.image.c_str());
   return Complain(WriteProblem(error, arguments, target.size));
 }
 
+// False if the image may not be written; `lock` is empty if it does not exist yet.
+[[nodiscard]] bool LockTarget(const Arguments& arguments, const Target& target,
+                              std::optional<ImageLock>* lock) {
+  if (!target.exists) return true;
+  std::string why;
+  *lock = ImageLock::Acquire(arguments.image,
+                             arguments.dry_run ? ImageLockMode::kShared : ImageLockMode::kExclusive,
+                             &why);
+  return lock->has_value() ? MayOverwrite(arguments) : Complain(why);
+}
+
+Error WriteJournalDevice(const Arguments& arguments, const Target& target, std::string* why) {
+  if (!target.is_device && (arguments.size || !target.exists)) {
+    RETURN_IF_ERROR(CreateImageFile(arguments.image, target.size));
+  }
+  if (!EraseSignatures(arguments.image)) return Error::kIo;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, OpenFileDevice(arguments.image, {}));
+  return FormatJournalDevice(device.get(), arguments.options.uuid, arguments.options.time, why);
+}
+
+// -O journal_dev.
+[[nodiscard]] bool MakeJournalDevice(const Arguments& arguments) {
+  Target target;
+  std::optional<ImageLock> lock;
+  if (!InspectTarget(arguments, &target) || !LockTarget(arguments, target, &lock)) return false;
+  if (!arguments.dry_run) {
+    std::string why;
+    const Error error = WriteJournalDevice(arguments, target, &why);
+    if (error != Error::kOk) {
+      if (!target.exists) ::unlink(arguments.image.c_str());
+      return Complain(why.empty() ? WriteProblem(error, arguments, target.size)
+                                  : arguments.image + ": " + why);
+    }
+  }
+  if (!arguments.quiet) {
+    std::printf("%s: %sa journal device of %s\n", arguments.image.c_str(),
+                arguments.dry_run ? "would become " : "", SizeText(target.size).c_str());
+  }
+  return true;
+}
+
 [[nodiscard]] bool Make(const Arguments& arguments) {
   Target target;
-  if (!InspectTarget(arguments, &target)) return false;
   std::optional<ImageLock> lock;
-  if (target.exists) {
-    std::string why;
-    lock = ImageLock::Acquire(
-        arguments.image, arguments.dry_run ? ImageLockMode::kShared : ImageLockMode::kExclusive,
-        &why);
-    if (!lock) return Complain(why);
-    if (!MayOverwrite(arguments)) return false;
-  }
+  if (!InspectTarget(arguments, &target) || !LockTarget(arguments, target, &lock)) return false;
   MkfsOptions options = arguments.options;
+  std::optional<JournalTarget> journal;
+  if (!arguments.journal_device.empty()) {
+    std::string why;
+    journal = JournalTarget::Open(arguments.journal_device, arguments.force > 0, arguments.dry_run,
+                                  &options, &why);
+    if (!journal) return Complain(why);
+  }
   // A size of 0 that was asked for is too small, not "all".
   if (arguments.size) options.size = std::max<uint64_t>(*arguments.size, 1);
   std::string why;
   const Result<MkfsLayout> layout = PlanLayout(target.size, options, &why);
   if (!layout.ok()) return Complain(arguments.image + ": " + why);
-  if (!arguments.dry_run && !Write(arguments, target, *layout)) return false;
+  JournalTarget* const external = journal ? &*journal : nullptr;
+  if (!arguments.dry_run && !Write(arguments, target, external, *layout)) return false;
   if (arguments.json) {
     PrintJson(arguments, *layout);
   } else if (!arguments.quiet) {
@@ -315,7 +379,8 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 1;
   }
-  if (!ReadArguments(&arguments) || !Make(arguments)) return 1;
+  if (!ReadArguments(&arguments)) return 1;
+  if (arguments.features.empty() ? !Make(arguments) : !MakeJournalDevice(arguments)) return 1;
   return std::fflush(stdout) == 0 ? 0 : 1;
 }
 

@@ -12,6 +12,7 @@
 #include "format/extent.h"
 #include "format/group_desc.h"
 #include "format/inode.h"
+#include "format/journal_device.h"
 #include "journal/log_area.h"
 
 namespace sluice {
@@ -38,8 +39,10 @@ class Writer {
         progress_(progress),
         zeros_(kChunk) {
     std::memset(zeros_.data(), 0, zeros_.size());
-    total_ = (options.write_everything ? geometry_.block_count() : layout.journal_blocks())
-             << kBlockShift;
+    const bool external = format::HasExternalJournal(layout.super.fixed);
+    BlockCount blocks = options.write_everything ? geometry_.block_count() : 0;
+    if (external || !options.write_everything) blocks += layout.journal_blocks();
+    total_ = blocks << kBlockShift;
   }
 
   Error Run() {
@@ -110,6 +113,9 @@ class Writer {
   Error WriteJournal() {
     if (!options_.write_everything) {
       for (const BlockRange& run : layout_.journal) RETURN_IF_ERROR(WriteZeros(run));
+    }
+    if (format::HasExternalJournal(layout_.super.fixed)) {
+      RETURN_IF_ERROR(WriteZeros({geometry_.block_count(), layout_.journal_blocks()}));
     }
     LogArea log(layout_.super);
     log.state.incarnation = options_.log_incarnation;

@@ -37,7 +37,7 @@ _sluicefs() {
       return
       ;;
     mkfs.sluicefs:-U) mapfile -t COMPREPLY < <(compgen -W random -- "$cur"); return ;;
-    mkfs.sluicefs:-J) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -W size= -- "$cur"); return ;;
+    mkfs.sluicefs:-J) compopt -o nospace; mapfile -t COMPREPLY < <(compgen -W 'size= device=' -- "$cur"); return ;;
     mkfs.sluicefs:-[LNim] | fsck.sluicefs:-C) return ;;
   esac
   case $command:$cur in

@@ -26,11 +26,13 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "block/image_lock.h"
 #include "block/scheduler.h"
 #include "block/uring_device.h"
+#include "format/journal_device.h"
 #include "fs/filesystem.h"
 #include "fs/fuse/fuse_server.h"
 #include "fs/fuse/kernel_mount.h"
@@ -39,6 +41,7 @@
 #include "fs/fuse/mount_checks.h"
 #include "fs/fuse/mount_table.h"
 #include "fs/fuse/session.h"
+#include "fs/read_superblock.h"
 
 #ifndef PR_SET_IO_FLUSHER
 #define PR_SET_IO_FLUSHER 57
@@ -83,6 +86,16 @@ OnError OnErrorFrom(ErrorPolicy policy) {
   return OnError::kRemountReadOnly;
 }
 
+DataMode DataFrom(DataSetting setting) {
+  switch (setting) {
+    case DataSetting::kOrdered:
+      return DataMode::kOrdered;
+    case DataSetting::kWriteback:
+      return DataMode::kWriteback;
+  }
+  return DataMode::kOrdered;
+}
+
 MountOptions FilesystemOptions(const MountSettings& settings, const std::string& mountpoint) {
   constexpr Nanoseconds kSecond = 1'000'000'000;
   MountOptions options;
@@ -94,6 +107,7 @@ MountOptions FilesystemOptions(const MountSettings& settings, const std::string&
   options.dirsync = settings.dirsync;
   options.commit_interval = settings.commit_seconds * kSecond;
   options.barrier = settings.barrier;
+  options.data = DataFrom(settings.data);
   options.on_error = OnErrorFrom(settings.errors);
   if (settings.cache_bytes != 0) options.cache_bytes = settings.cache_bytes;
   options.mountpoint = mountpoint;
@@ -131,6 +145,8 @@ class Daemon {
 
  private:
   int OpenFilesystem();
+  // The device of an external journal, if the image has one.
+  int OpenJournalDevice();
   // Mounts and waits until the mount is usable; on failure nothing stays mounted.
   int MountAndServe();
   int MountAndStart();
@@ -151,8 +167,10 @@ class Daemon {
   const std::string mountpoint_;
 
   ImageLock lock_;
+  ImageLock journal_lock_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Device> journal_device_;
   std::unique_ptr<Filesystem> fs_;
   std::unique_ptr<FuseServer> server_;
   std::unique_ptr<Session> session_;
@@ -204,10 +222,12 @@ int Daemon::OpenFilesystem() {
     return kExitFailure;
   }
   device_ = std::move(device).value();
+  if (const int code = OpenJournalDevice(); code != kExitSuccess) return code;
   scheduler_ = std::make_unique<Scheduler>(device_.get());
+  MountOptions options = FilesystemOptions(command_.options, mountpoint_);
+  options.journal_device = journal_device_.get();
   std::string message;
-  Result<std::unique_ptr<Filesystem>> fs = Filesystem::Mount(
-      scheduler_.get(), FilesystemOptions(command_.options, mountpoint_), &message);
+  Result<std::unique_ptr<Filesystem>> fs = Filesystem::Mount(scheduler_.get(), options, &message);
   if (!fs.ok()) {
     if (message.empty()) message = ErrorText(fs.error());
     LogError("cannot mount ", command_.image, ": ", message);
@@ -215,6 +235,34 @@ int Daemon::OpenFilesystem() {
   }
   fs_ = std::move(fs).value();
   return kExitSuccess;
+}
+
+int Daemon::OpenJournalDevice() {
+  std::string message;
+  const Result<FoundSuperblock> found = ReadSuperblock(device_.get(), &message);
+  // What is wrong with the superblock is the mount's to say.
+  if (!found.ok() || !format::HasExternalJournal(found->super.fixed)) return kExitSuccess;
+  if (!command_.options.recover_journal) return kExitSuccess;
+  std::string path = command_.options.journal_path;
+  if (path.empty()) path = format::ExternalJournalPath(found->super.fixed);
+  std::string why = "where it is, is not recorded";
+  if (!path.empty()) {
+    std::optional<ImageLock> lock = ImageLock::Acquire(path, ImageLockMode::kExclusive, &why);
+    if (lock) {
+      journal_lock_ = std::move(*lock);
+      UringDeviceOptions options;
+      options.read_only = command_.options.read_only;
+      Result<std::unique_ptr<UringDevice>> device = OpenUringDevice(path, options);
+      if (device.ok()) {
+        journal_device_ = std::move(device).value();
+        return kExitSuccess;
+      }
+      why = absl::StrCat(path, ": ", std::string(ErrorText(device.error())));
+    }
+  }
+  LogError("cannot mount ", command_.image, ": its external journal cannot be opened: ", why,
+           "; -o journal_path=PATH says where it is");
+  return kExitFailure;
 }
 
 int Daemon::MountAndServe() {
@@ -332,6 +380,7 @@ void Daemon::Close() {
   if (close_error_ != Error::kOk) {
     LogError("unmounting ", command_.image, ": ", std::string(ErrorText(close_error_)));
   }
+  journal_lock_.Release();
   lock_.Release();
 }
 

@@ -15,6 +15,7 @@ namespace sluice {
 
 enum class AtimeSetting { kRelative, kNever, kAlways };
 enum class ErrorPolicy { kRemountReadOnly, kContinue, kPanic };
+enum class DataSetting { kOrdered, kWriteback };
 enum class FuseblkMode { kAuto, kOn, kOff };
 
 struct MountSettings {
@@ -30,6 +31,7 @@ struct MountSettings {
   bool dirsync = false;
   bool barrier = true;
   bool recover_journal = true;
+  DataSetting data = DataSetting::kOrdered;
   uint32_t commit_seconds = 5;
   uint64_t cache_bytes = 0;  // 0: the filesystem's own choice
   ErrorPolicy errors = ErrorPolicy::kRemountReadOnly;
@@ -38,7 +40,8 @@ struct MountSettings {
   // for a plain user.
   std::optional<bool> allow_other;
   std::optional<bool> default_permissions;
-  std::string fsname;  // empty: the image as given
+  std::string journal_path;  // of an external journal; empty: where mkfs recorded it
+  std::string fsname;        // empty: the image as given
 };
 
 enum class UnknownOption { kRefuse, kIgnore };  // kIgnore: mount(8)'s -s (sloppy)

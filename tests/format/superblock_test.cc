@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 
+#include "format/journal_device.h"
 #include "tests/format/sample_blocks.h"
 
 namespace sluice::format {
@@ -83,8 +84,24 @@ TEST(SuperblockTest, NewerFormatsAreNamed) {
   EXPECT_EQ(ParseAfter([](Superblock* s) { s->fixed.feature_incompat = 0x8000; }, &reason),
             Error::kNewerFormat);
   EXPECT_NE(reason.find("0x8000"), std::string::npos) << reason;
-  EXPECT_EQ(ParseAfter([](Superblock* s) { s->fixed.feature_incompat = 1; }, nullptr),
+  EXPECT_EQ(ParseAfter([](Superblock* s) { s->fixed.feature_incompat = 2; }, nullptr),
             Error::kNewerFormat);
+}
+
+TEST(SuperblockTest, ExternalJournal) {
+  const auto external = [](uint32_t runs, uint64_t blocks) {
+    return [=](Superblock* s) {
+      s->fixed.feature_incompat = kFeatureIncompatExternalJournal;
+      s->fixed.journal_run_count = runs;
+      ExternalJournalOf(&s->fixed)->log_blocks = blocks;
+    };
+  };
+  std::string reason;
+  EXPECT_EQ(ParseAfter(external(0, kMinJournalBlocks), &reason), Error::kOk) << reason;
+  EXPECT_EQ(ParseAfter(external(0, kMaxJournalBlocks), &reason), Error::kOk) << reason;
+  EXPECT_EQ(ParseAfter(external(1, kMinJournalBlocks), &reason), Error::kCorrupt);
+  EXPECT_EQ(ParseAfter(external(0, kMinJournalBlocks - 1), &reason), Error::kCorrupt);
+  EXPECT_EQ(ParseAfter(external(0, kMaxJournalBlocks + 1), &reason), Error::kCorrupt);
 }
 
 TEST(SuperblockTest, CompatBitsAreNoObstacle) {

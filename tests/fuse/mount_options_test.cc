@@ -53,6 +53,9 @@ TEST(MountOptions, Values) {
   EXPECT_EQ(Parsed("cache=4096").cache_bytes, 4096u);
   EXPECT_EQ(Parsed("fsname=/a/b").fsname, "/a/b");
   EXPECT_FALSE(Parsed("ro,noload").recover_journal);
+  EXPECT_EQ(Parsed("").data, DataSetting::kOrdered);
+  EXPECT_EQ(Parsed("data=writeback").data, DataSetting::kWriteback);
+  EXPECT_EQ(Parsed("data=writeback,data=ordered").data, DataSetting::kOrdered);
 }
 
 TEST(MountOptions, WhatMount8PassesIsAccepted) {
@@ -70,7 +73,7 @@ TEST(MountOptions, UnknownOptionsAreNamed) {
   EXPECT_NE(Refusal("commit=abc").find("commit=SECONDS"), std::string::npos);
   EXPECT_NE(Refusal("commit=-1").find("commit=-1"), std::string::npos);
   EXPECT_NE(Refusal("errors=explode").find("remount-ro|continue|panic"), std::string::npos);
-  Refusal("data=journal");
+  EXPECT_NE(Refusal("data=journal").find("data=ordered|writeback"), std::string::npos);
   Refusal("barrier=2");
   Refusal("cache=99999999999999999999");
   Refusal("cache=18014398509481984K");
