@@ -4,6 +4,7 @@
 #include <dirent.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,7 @@ class NamesCheck final : public DirectoryVisitor {
   bool NameIsNew(uint64_t key, std::string_view name);
   void CheckType(const format::DirEntry& entry, std::string_view name, uint8_t type);
   void EnterDirectory(InodeNumber ino, const InodeInfo& info, std::string_view name);
+  void ReportSecondName(InodeNumber ino, DirectoryInfo* in, std::string_view name);
   Finding* ReportEntry(FindingId id, InodeNumber ino, std::string_view name);
   void Damaged();
 
@@ -41,6 +43,13 @@ class NamesCheck final : public DirectoryVisitor {
   // The names seen so far whose keys have the same hash.
   uint64_t hash_ = 0;
   std::vector<std::string> names_;
+  // Names of directories that are not where the directory says its parent is: the right one may
+  // still come, and is then the one that counts.
+  struct WrongName {
+    DirectoryInfo* in;
+    std::string name;
+  };
+  std::map<InodeNumber, WrongName> wrong_;
 };
 
 Error NamesCheck::Run() {
@@ -56,6 +65,11 @@ Error NamesCheck::Run() {
   for (size_t i = 0; i < order.size(); ++i) {
     CheckDirectory(order[i]);
     if (i % 64 == 0) RETURN_IF_ERROR(state_->Step(CheckPass::kDirectories, i, order.size()));
+  }
+  for (const auto& [ino, wrong] : wrong_) {
+    directory_ = wrong.in;
+    Finding* finding = ReportEntry(FindingId::kDirParentWrong, ino, wrong.name);
+    finding->found = state_->directories[state_->InfoOfInode(ino)->directory].parent;
   }
   return state_->Step(CheckPass::kDirectories, order.size(), order.size());
 }
@@ -194,15 +208,24 @@ void NamesCheck::CheckType(const format::DirEntry& entry, std::string_view name,
 
 void NamesCheck::EnterDirectory(InodeNumber ino, const InodeInfo& info, std::string_view name) {
   DirectoryInfo* child = &state_->directories[info.directory];
-  if (ino == format::kRootInode || child->found_parent != 0) {
-    ReportEntry(FindingId::kDirTwoNames, ino, name);
-    // The name counts neither for the link count nor for the way up.
-    --directory_->subdirectories;
-    return;
+  if (ino == format::kRootInode) return ReportSecondName(ino, directory_, name);
+  const bool right = child->parent == directory_->ino;
+  const auto wrong = wrong_.find(ino);
+  if (right && wrong != wrong_.end()) {
+    ReportSecondName(ino, wrong->second.in, wrong->second.name);
+    wrong_.erase(wrong);
+  } else if (child->found_parent != 0) {
+    return ReportSecondName(ino, directory_, name);
   }
   child->found_parent = directory_->ino;
-  if (child->parent == directory_->ino) return;
-  ReportEntry(FindingId::kDirParentWrong, ino, name)->found = child->parent;
+  if (!right) wrong_.emplace(ino, WrongName{directory_, std::string(name)});
+}
+
+// The name counts neither for the link count nor for the way up.
+void NamesCheck::ReportSecondName(InodeNumber ino, DirectoryInfo* in, std::string_view name) {
+  Finding* finding = ReportEntry(FindingId::kDirTwoNames, ino, name);
+  finding->ino = in->ino;
+  --in->subdirectories;
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ namespace {
 
 using format::BlockSpan;
 
-enum class RepairKind { kNone, kSuperblock, kJournal, kBlocks, kInodes, kXattr };
+enum class RepairKind { kNone, kSuperblock, kJournal, kNewJournal, kBlocks, kInodes, kXattr };
 
 RepairKind KindOf(FindingId id) {
   switch (id) {
@@ -30,6 +30,9 @@ RepairKind KindOf(FindingId id) {
       return RepairKind::kJournal;
     case FindingId::kXattrBlockBad:
       return RepairKind::kXattr;
+    case FindingId::kJournalSuperBad:
+    case FindingId::kJournalDamaged:
+      return RepairKind::kNewJournal;
     case FindingId::kBlockBitmapChecksum:
     case FindingId::kBlockBitmapPadding:
     case FindingId::kMetadataNotMarked:
@@ -57,6 +60,7 @@ bool CanRepair(const CheckState& state, const Finding& finding) {
       return false;
     case RepairKind::kSuperblock:
     case RepairKind::kJournal:
+    case RepairKind::kNewJournal:
       return true;
     case RepairKind::kXattr:
       return !state.collided;  // else it may be somebody's data
@@ -80,6 +84,7 @@ class Repairing {
   Error WriteSuperblock(GroupNumber group);
   Error RewriteJournalSuper();
   Error ClearXattrs(const Finding& finding);
+  Error MakeNewJournal();
   Error RebuildBlocks(GroupNumber group, format::GroupDesc* desc);
   Error RebuildInodes(GroupNumber group, format::GroupDesc* desc);
   Error RebuildGroup(GroupNumber group, bool blocks, bool inodes);
@@ -113,6 +118,7 @@ Error Repairing::Run(const std::vector<const Finding*>& accepted) {
     }
     if (kind == RepairKind::kJournal) RETURN_IF_ERROR(RewriteJournalSuper());
     if (kind == RepairKind::kXattr) RETURN_IF_ERROR(ClearXattrs(*finding));
+    if (kind == RepairKind::kNewJournal) RETURN_IF_ERROR(MakeNewJournal());
   }
   const std::set<GroupNumber> blocks = GroupsFor(RepairKind::kBlocks, accepted);
   const std::set<GroupNumber> inodes = GroupsFor(RepairKind::kInodes, accepted);
@@ -149,6 +155,19 @@ Error Repairing::ClearXattrs(const Finding& finding) {
   format::InitXattrBlock(bytes);
   format::SealBlock(state_->seed(), bytes);
   return WriteBlock(finding.block, block);
+}
+
+// An empty log. Nothing of the old one can pass for part of it, since its incarnation is new; tids
+// go on behind any that the old one can hold, as far as that is known.
+Error Repairing::MakeNewJournal() {
+  LogArea& log = state_->log;
+  log.state.incarnation = LogArea::NewIncarnation(log.state.incarnation);
+  log.state.tail_tid = log.state.tail_tid + log.blocks();
+  log.state.tail_block = 0;
+  log.state.error = 0;
+  for (uint32_t slot = 0; slot < format::kLogFirst; ++slot) RETURN_IF_ERROR(RewriteJournalSuper());
+  state_->log_ok = true;
+  return Error::kOk;
 }
 
 Error Repairing::RebuildBlocks(GroupNumber group, format::GroupDesc* desc) {

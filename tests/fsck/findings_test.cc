@@ -414,6 +414,10 @@ const std::vector<Case>& Cases() {
       {"DirTwoNames",
        [](Scene& s) { s.editor.InsertEntry(s.tree.sub, "second", s.tree.inner, DT_DIR); },
        {Id::kDirTwoNames}},
+      // Met before the name in the parent, which counts all the same.
+      {"DirTwoNamesInTheRoot",
+       [](Scene& s) { s.editor.InsertEntry(format::kRootInode, "second", s.tree.inner, DT_DIR); },
+       {Id::kDirTwoNames}},
       {"NameOfRoot",
        [](Scene& s) { s.editor.InsertEntry(s.tree.other, "root", format::kRootInode, DT_DIR); },
        {Id::kDirTwoNames}},

@@ -70,6 +70,12 @@ const std::vector<Damage>& Repairables() {
              },
              Seal::kRight);
        }},
+      {"journal superblock",
+       [](TreeEditor& e) {
+         for (const uint64_t slot : {0, 1}) {
+           e.FlipBit((e.super().fixed.journal_runs[0].start + slot) * kBlockSize + 30);
+         }
+       }},
       {"beyond the mark",
        [](TreeEditor& e) { e.MarkInode(e.geometry().inodes_per_group(), true); }},
   };
