@@ -58,6 +58,7 @@ class Mounting {
   Error JoinJournal();
   Error CheckReadOnly();
   Error OpenLog();
+  static std::string ReplayFailure(Error error, const std::string& problem);
   void ReportReplay(const ReplayReport& report);
   Error OpenTables();
   Error OpenJournal();
@@ -173,14 +174,20 @@ Error Mounting::OpenLog() {
     fs_->overlay = std::make_unique<OverlayDevice>(device_);
     fs_->device = fs_->overlay.get();
   }
-  const Result<ReplayReport> report = Replay(fs_->device, fs_->geometry, &log_);
-  if (!report.ok()) {
-    return Fail(report.error(),
-                absl::StrCat("the journal cannot be replayed: ",
-                             std::string(ErrorText(report.error())), "; run fsck.sluicefs"));
-  }
+  std::string problem;
+  const Result<ReplayReport> report = Replay(fs_->device, fs_->geometry, &log_, &problem);
+  if (!report.ok()) return Fail(report.error(), ReplayFailure(report.error(), problem));
   ReportReplay(*report);
   return Error::kOk;
+}
+
+std::string Mounting::ReplayFailure(Error error, const std::string& problem) {
+  const std::string text = absl::StrCat("the journal cannot be replayed: ",
+                                        problem.empty() ? std::string(ErrorText(error)) : problem);
+  if (error == Error::kNoSpace) {
+    return absl::StrCat(text, "; nothing is lost: make room there and mount again, or -o ro");
+  }
+  return absl::StrCat(text, "; run fsck.sluicefs");
 }
 
 void Mounting::ReportReplay(const ReplayReport& report) {

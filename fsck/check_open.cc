@@ -131,18 +131,24 @@ void CheckSlots(CheckState* state) {
   }
 }
 
-void ReplayLog(CheckState* state, OpenMode mode) {
-  if (state->log.state.tail_block == 0) return;
+Error ReplayLog(CheckState* state, OpenMode mode) {
+  if (state->log.state.tail_block == 0) return Error::kOk;
   if (!mode.replay_for_good) state->UseOverlay();
   std::string problem;
   const Result<ReplayReport> replay =
       Replay(state->device(), state->geometry, &state->log, &problem);
   if (replay.ok()) {
     state->report()->replay = *replay;
-    return;
+    return Error::kOk;
+  }
+  // Nothing is damaged, but what is on the device is neither the old state nor the new one.
+  if (replay.error() == Error::kNoSpace) {
+    state->report()->message = absl::StrCat("the journal cannot be replayed: ", problem);
+    return replay.error();
   }
   Finding* finding = state->Report(FindingId::kJournalDamaged);
   finding->text = problem.empty() ? std::string(ErrorText(replay.error())) : problem;
+  return Error::kOk;
 }
 
 }  // namespace
@@ -225,7 +231,7 @@ Error OpenPass(CheckState* state, OpenMode mode, bool* usable) {
   }
   if (state->log.state.error != 0) state->Report(FindingId::kJournalAborted);
   CheckSlots(state);
-  ReplayLog(state, mode);
+  RETURN_IF_ERROR(ReplayLog(state, mode));
   const bool crashed = (state->report()->super.state.state & format::kStateMounted) != 0;
   return mode.replay_for_good && crashed ? HealJournalSlots(state) : Error::kOk;
 }

@@ -7,11 +7,16 @@
 // transaction with the same buffer becomes durable, the older one's entry is void. A buffer that
 // the running or the committing transaction has modified again is left alone: its live bytes are
 // not durable, and it will move to that transaction's list.
+//
+// A sparse image can meet a full host disk here, since home blocks may never have been written
+// before (the log has been, so that commits go on). The log keeps everything, so this is not the
+// end: who needs log space gets kNoSpace, and each further try writes again.
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "journal/journal_impl.h"
 
 namespace sluice {
@@ -43,14 +48,15 @@ void Journal::Impl::CheckpointThread() {
       target = BackgroundTargetLocked();
       durable = durable_tid_;
     }
-    // Failures abort the journal, which ends this loop's work.
-    if (urgent) {
-      IgnoreError(CheckpointUntil(Until::kSpace, 0, IoKind::kSyncWrite));
-      continue;
-    }
+    // Failures abort the journal, which ends this loop's work; but for a full host, which is told
+    // to those who wait, and tried again when others come or something more is durable.
     Tid stuck_on = 0;
     bool released = false;
-    IgnoreError(CheckpointPass(target, IoKind::kBackgroundWrite, &stuck_on, &released));
+    if (urgent) {
+      released = CheckpointUntil(Until::kSpace, 0, IoKind::kSyncWrite) == Error::kOk;
+    } else {
+      IgnoreError(CheckpointPass(target, IoKind::kBackgroundWrite, &stuck_on, &released));
+    }
     MutexLock lock(&mutex_);
     futile_at_ = released ? 0 : durable;
   }
@@ -87,7 +93,8 @@ Error Journal::Impl::CheckpointUntil(Until until, Tid up_to, IoKind kind) {
     }
     Tid stuck_on = 0;
     bool released = false;
-    RETURN_IF_ERROR(CheckpointPass(target, kind, &stuck_on, &released));
+    const Error error = CheckpointPass(target, kind, &stuck_on, &released);
+    if (error != Error::kOk && !(error == Error::kNoSpace && released)) return error;
     // Nothing stuck and nothing released: the committing transaction holds the space, and gives
     // back what it does not use when it ends.
     if (!released) RETURN_IF_ERROR(Commit(stuck_on, CommitReason::kLogSpace));
@@ -113,12 +120,36 @@ Error Journal::Impl::CheckpointPass(Tid up_to, IoKind kind, Tid* stuck_on, bool*
     result = WriteHome(checkpoint.get(), kind, stuck_on);
     if (result != Error::kOk) break;
   }
-  if (result == Error::kOk) result = ReleaseLog(released);
-  if (result != Error::kOk) Abort(result, "a checkpoint write or flush failed");
+  const bool host_full = result == Error::kNoSpace;
+  Error fatal = host_full ? Error::kOk : result;
+  // What is home is released even if something newer is not.
+  if (fatal == Error::kOk) fatal = ReleaseLog(released);
+  if (fatal != Error::kOk) {
+    result = fatal;
+    Abort(fatal, "a checkpoint write or flush failed");
+  } else if (host_full || *released) {
+    // A pass that released nothing may not have come to the block that had no room.
+    NoteHost(host_full);
+  }
   MutexLock lock(&mutex_);
   checkpointing_now_ = false;
   finished_.SignalAll();
   return result;
+}
+
+void Journal::Impl::NoteHost(bool full) {
+  {
+    MutexLock lock(&mutex_);
+    if (full) ++host_full_passes_;
+    if (full) space_.SignalAll();
+    if (std::exchange(host_full_, full) == full) return;
+  }
+  if (full) {
+    LogError("the image cannot grow, its host is full: changes are kept in the journal as long as ",
+             "it has room");
+  } else {
+    LogInfo("the image can grow again");
+  }
 }
 
 Error Journal::Impl::WriteHome(Checkpoint* checkpoint, IoKind kind, Tid* stuck_on) {

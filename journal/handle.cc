@@ -165,17 +165,19 @@ Error Journal::Impl::WaitForSwitch(Tid tid) {
 Error Journal::Impl::WaitForSpace() {
   SLUICE_CHECK(!ThreadHasHandle());  // J2
   if (options_.manual) {
-    IgnoreError(CheckpointUntil(Until::kSpace, 0, IoKind::kSyncWrite));
-    return Error::kOk;
+    // Another failure has aborted the journal; the next start tells.
+    const Error error = CheckpointUntil(Until::kSpace, 0, IoKind::kSyncWrite);
+    return error == Error::kNoSpace ? error : Error::kOk;
   }
   MutexLock lock(&mutex_);
   ++space_waiters_;
-  while (!aborted_ && !closed_ && !stop_ && !HasSpaceLocked()) {
+  const uint64_t full_passes = host_full_passes_;
+  while (!aborted_ && !closed_ && !stop_ && !HasSpaceLocked() && full_passes == host_full_passes_) {
     checkpoint_work_.Signal();
     space_.Wait(&mutex_);
   }
   --space_waiters_;
-  return Error::kOk;
+  return full_passes == host_full_passes_ || HasSpaceLocked() ? Error::kOk : Error::kNoSpace;
 }
 
 uint64_t Journal::Impl::FreeLocked() const { return ring_.Free(tail_, head_); }

@@ -165,14 +165,17 @@ Error Journal::Impl::Flush() {
 Error Journal::Impl::Close() {
   {
     MutexLock lock(&mutex_);
-    if (closed_) return aborted_ ? abort_error_ : Error::kOk;
+    if (closed_) return close_result_;
     closed_ = true;
     space_.SignalAll();
   }
-  const Error result = Flush();
-  if (result != Error::kOk) FailEverything();
+  const Error flushed = Flush();
+  if (aborted()) FailEverything();
   StopThreads();
-  return result == Error::kOk ? result : Error::kIo;
+  MutexLock lock(&mutex_);
+  // Without an abort, everything is committed, whatever is home.
+  close_result_ = aborted_ ? Error::kIo : flushed;
+  return close_result_;
 }
 
 // --- Failure -----------------------------------------------------------------------------------

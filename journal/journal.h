@@ -230,7 +230,8 @@ class Journal {
 
   // Joins the running transaction with credits for `blocks` blocks and `revokes` revoke records.
   // kWouldBlock (and `attempt` told what to wait for): the transaction is locked or full, or log
-  // space is short. kHandleTooLarge: can never fit. kReadOnly: the journal has failed. Nested
+  // space is short. kHandleTooLarge: can never fit. kReadOnly: the journal has failed. The wait may
+  // end with kNoSpace: log space is short and the image's host has no room for home blocks. Nested
   // handles are not allowed (CHECK by thread-local depth): operations pass their handle down.
   Result<Handle> TryStart(Attempt& attempt, OpType type, int blocks, int revokes = 0);
 
@@ -259,15 +260,15 @@ class Journal {
   // Writes everything home and empties the log: for unmount, freeze. May wait.
   Error Flush();
 
-  // Flush, mark the log empty and stop the threads. Further starts fail with kReadOnly. kIo if the
-  // log could not be emptied (it will be replayed).
+  // Flush, mark the log empty and stop the threads. Further starts fail with kReadOnly. kNoSpace
+  // (the image's host is full) or kIo if the log could not be emptied (it will be replayed).
   Error Close();
 
-  // A failed log write or flush, or a caller who met fatal corruption: from now on nothing is
-  // written, waiters get `error`, starts get kReadOnly. The first caller's reason is logged once.
-  // `on_abort` (set by the filesystem) runs once, on the failing thread, whatever locks that holds:
-  // it may only set flags and log. OnCommit and WhenCommitted callbacks get the error on the commit
-  // thread.
+  // A failed write or flush (but a home block's kNoSpace), or a caller who met fatal corruption:
+  // from now on nothing is written, waiters get `error`, starts get kReadOnly. The first caller's
+  // reason is logged once. `on_abort` (set by the filesystem) runs once, on the failing thread,
+  // whatever locks that holds: it may only set flags and log. OnCommit and WhenCommitted callbacks
+  // get the error on the commit thread.
   void Abort(Error error, const std::string& reason);
   bool aborted() const;
   void SetOnAbort(std::function<void(Error, const std::string&)> on_abort);

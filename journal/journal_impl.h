@@ -156,6 +156,8 @@ class Journal::Impl {
   // would let more be freed; 0 if none. `released` if log space was freed.
   Error CheckpointPass(Tid up_to, IoKind kind, Tid* stuck_on, bool* released)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // After a pass: whether a home block had no room on the image's host.
+  void NoteHost(bool full) ABSL_LOCKS_EXCLUDED(mutex_);
   Error WriteHome(Checkpoint* checkpoint, IoKind kind, Tid* stuck_on) ABSL_LOCKS_EXCLUDED(mutex_);
   Error WriteBatch(Tid tid, std::span<const BufferRef> batch, IoKind kind, Tid durable,
                    std::vector<BufferRef>* left, Tid* stuck_on) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -232,6 +234,8 @@ class Journal::Impl {
   uint64_t batches_started_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t batches_done_ ABSL_GUARDED_BY(mutex_) = 0;
   int space_waiters_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool host_full_ ABSL_GUARDED_BY(mutex_) = false;         // of the last pass
+  uint64_t host_full_passes_ ABSL_GUARDED_BY(mutex_) = 0;  // passes that ended so
   Tid futile_at_ ABSL_GUARDED_BY(mutex_) =
       0;  // a background pass freed nothing at this durable tid
 
@@ -239,6 +243,7 @@ class Journal::Impl {
   Error abort_error_ ABSL_GUARDED_BY(mutex_) = Error::kOk;
   std::string abort_reason_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  Error close_result_ ABSL_GUARDED_BY(mutex_) = Error::kOk;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void(Error, const std::string&)> on_abort_ ABSL_GUARDED_BY(mutex_);
   JournalStats stats_ ABSL_GUARDED_BY(mutex_);

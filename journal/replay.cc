@@ -102,7 +102,10 @@ Result<ReplayReport> Replay(Device* device, const format::Geometry& geometry, Lo
     return contents.error();
   }
   const std::vector<LogImage> images = SelectImages(*contents, &report.revoked);
-  RETURN_IF_ERROR(Apply(device, *log, images, problem));
+  const Error applied = Apply(device, *log, images, problem);
+  // A sparse image whose home blocks were never written. The log is untouched.
+  if (applied == Error::kNoSpace) *problem = "its blocks have no room where the image lies";
+  RETURN_IF_ERROR(applied);
   RETURN_IF_ERROR(EmptyLog(device, contents->next_tid, log));
   report.transactions = contents->transactions;
   report.blocks = images.size();

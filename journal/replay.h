@@ -31,7 +31,8 @@ struct ReplayReport {
 // overlay_device.h): nothing reaches the image. kCorrupt: the log is damaged in the middle (a
 // record that is not the last is bad although later ones are valid, an image that fails its
 // checksum, a block outside the image): then nothing has been written, and `problem`, if not null,
-// says what and where.
+// says what and where. Other errors leave the log as it was, so that replay can be tried again;
+// kNoSpace: the image is sparse and cannot grow (`problem` says so).
 Result<ReplayReport> Replay(Device* device, const format::Geometry& geometry, LogArea* log,
                             std::string* problem = nullptr);
 

@@ -133,6 +133,22 @@ TEST_F(MountTest, CommittedChangesSurviveACrash) {
   EXPECT_TRUE(files().Lookup(files().Root(), "kept").ok());
 }
 
+// A sparse image on a full host: the message says what to do, and the next mount has everything.
+TEST_F(MountTest, ReplayOnAFullHostSaysSoAndLosesNothing) {
+  ASSERT_TRUE(files().Create(files().Root(), "kept").ok());
+  ASSERT_EQ(fs_->Sync(), Error::kOk);
+  Crash();
+  // The group table is in every transaction that makes a file.
+  device_->FailRange(IoOp::kWrite, kBlockSize, kBlockSize, Error::kNoSpace);
+  std::string message;
+  EXPECT_EQ(TryMount(device_.get(), &message), Error::kNoSpace);
+  EXPECT_NE(message.find("make room"), std::string::npos) << message;
+  EXPECT_EQ(message.find("fsck"), std::string::npos) << message;
+  device_->ClearFaults();
+  Mount();
+  EXPECT_TRUE(files().Lookup(files().Root(), "kept").ok());
+}
+
 TEST_F(MountTest, DirsyncNamesAreDurableAtOnce) {
   Unmount();
   options_.dirsync = true;

@@ -131,5 +131,106 @@ TEST(JournalAbortTest, WaitersOfTheRunningTransactionAreTold) {
   EXPECT_EQ(VersionOnDevice(&device, kA), std::nullopt);
 }
 
+// A sparse image on a full host: a home block has no room, while the log, written once, has.
+class JournalHostFullTest : public testing::Test {
+ protected:
+  JournalHostFullTest() : device_(kTestBlocks * kBlockSize) {
+    FormatLog(&device_);
+    FillHost();
+  }
+  void FillHost() {
+    device_.FailRange(IoOp::kWrite, kA * kBlockSize, (kTestBlocks - kA) * kBlockSize,
+                      Error::kNoSpace);
+  }
+  // Changes one block after another until a start is refused; the number of durable transactions.
+  uint64_t FillLog(JournalUnderTest* test) {
+    for (uint64_t version = 1;; ++version) {
+      Result<Handle> handle = RunBlocking(
+          [&](Attempt& attempt) { return test->journal().TryStart(attempt, OpType::kMisc, 1); });
+      if (!handle.ok()) {
+        EXPECT_EQ(handle.error(), Error::kNoSpace);
+        return version - 1;
+      }
+      test->Set(*handle, kA + version, version);
+      handle->Stop();
+      EXPECT_EQ(test->journal().CommitAll(CommitReason::kFsync), Error::kOk);
+    }
+  }
+  void FillAndMakeRoom(const JournalOptions& options) {
+    JournalUnderTest test(&device_, options);
+    const uint64_t last = FillLog(&test);
+    EXPECT_GT(last, 10u);
+    EXPECT_FALSE(test.journal().aborted());
+    device_.ClearFaults();
+    test.SetOne(kA, 7);
+    EXPECT_EQ(test.journal().Close(), Error::kOk);
+    for (uint64_t v = 1; v <= last; ++v) EXPECT_EQ(VersionOnDevice(&device_, kA + v), v);
+    EXPECT_EQ(VersionOnDevice(&device_, kA), 7u);
+  }
+
+  QuietLog quiet_;
+  MemoryDevice device_;
+};
+
+TEST_F(JournalHostFullTest, StartsAreRefusedUntilThereIsRoom) {
+  FillAndMakeRoom(JournalUnderTest::ManualOptions());
+}
+
+TEST_F(JournalHostFullTest, TheThreadsNeitherStopNorHang) { FillAndMakeRoom(JournalOptions{}); }
+
+// Only home blocks may lack room: a log write that fails for it stops the journal as any other.
+TEST_F(JournalHostFullTest, LogWritesMustHaveRoom) {
+  device_.ClearFaults();
+  uint64_t contiguous = 0;
+  device_.FailRange(IoOp::kWrite, TestLog().DeviceOffset(2, &contiguous), kBlockSize,
+                    Error::kNoSpace);
+  JournalUnderTest test(&device_);
+  test.SetOne(kA, 5);
+  EXPECT_EQ(test.journal().CommitAll(CommitReason::kSync), Error::kNoSpace);
+  EXPECT_TRUE(test.journal().aborted());
+  EXPECT_EQ(test.journal().Close(), Error::kIo);
+}
+
+// What is home is released though something newer has no room.
+TEST_F(JournalHostFullTest, OlderTransactionsAreReleased) {
+  device_.ClearFaults();
+  device_.FailRange(IoOp::kWrite, (kA + 1) * kBlockSize, kBlockSize, Error::kNoSpace);
+  JournalUnderTest test(&device_);
+  for (uint64_t i = 0; i < 3; ++i) {
+    test.SetOne(kA + i, i + 1);
+    ASSERT_EQ(test.journal().CommitAll(CommitReason::kSync), Error::kOk);
+  }
+  EXPECT_EQ(test.journal().CheckpointNow(), Error::kNoSpace);
+  LogArea log = TestLog();
+  ASSERT_EQ(log.ReadState(&device_), Error::kOk);
+  EXPECT_EQ(log.state.tail_tid, 2u);
+  EXPECT_EQ(VersionOnDevice(&device_, kA), 1u);
+  // A crash now, and room at the next mount.
+  const std::unique_ptr<MemoryDevice> crashed = device_.Clone();
+  EXPECT_EQ(ReplayOrFail(crashed.get(), &log).transactions, 2u);
+  for (uint64_t i = 0; i < 3; ++i) EXPECT_EQ(VersionOnDevice(crashed.get(), kA + i), i + 1);
+  // Freeing the block that has no room lets the rest go on.
+  {
+    Handle handle = test.Start(0, 1);
+    handle.RevokeBlock(kA + 1);
+  }
+  EXPECT_EQ(test.journal().Close(), Error::kOk);
+  EXPECT_EQ(VersionOnDevice(&device_, kA + 2), 3u);
+}
+
+TEST_F(JournalHostFullTest, ClosingKeepsTheLog) {
+  {
+    JournalUnderTest test(&device_);
+    test.SetOne(kA, 5);
+    EXPECT_EQ(test.journal().Close(), Error::kNoSpace);
+    EXPECT_EQ(test.journal().Close(), Error::kNoSpace) << "asked again";
+    EXPECT_FALSE(test.journal().aborted());
+  }
+  device_.ClearFaults();
+  LogArea log;
+  ReplayOrFail(&device_, &log);
+  EXPECT_EQ(VersionOnDevice(&device_, kA), 5u);
+}
+
 }  // namespace
 }  // namespace sluice

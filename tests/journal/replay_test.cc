@@ -238,6 +238,23 @@ TEST_F(ReplayTest, ReadErrorsAreReportedAndNothingIsWritten) {
   }
 }
 
+// A sparse image on a full host: said so, and nothing is lost.
+TEST_F(ReplayTest, FullHostIsToldAndTheNextReplayFinishes) {
+  LogMaker maker(&device_, 2, 1);
+  maker.Add({{kA, 1}, {kB + 5, 1}});
+  device_.FailRange(IoOp::kWrite, kB * kBlockSize, 10 * kBlockSize, Error::kNoSpace);
+  LogArea log = TestLog();
+  ASSERT_EQ(log.ReadState(&device_), Error::kOk);
+  std::string problem;
+  EXPECT_EQ(Replay(&device_, TestGeometry(), &log, &problem).error(), Error::kNoSpace);
+  EXPECT_FALSE(problem.empty());
+  EXPECT_NE(log.state.tail_block, 0u);
+  device_.ClearFaults();
+  EXPECT_EQ(ReplayOrFail(&device_, &log_).transactions, 1u);
+  EXPECT_EQ(VersionOnDevice(&device_, kA), 1u);
+  EXPECT_EQ(VersionOnDevice(&device_, kB + 5), 1u);
+}
+
 // A crash at any write of the replay, torn or reordered, and then another replay: the same end.
 TEST_F(ReplayTest, IsIdempotent) {
   LogMaker maker(&device_, 1015, 1);
