@@ -47,6 +47,7 @@ void Journal::Impl::WaitForCommitWorkLocked() {
 }
 
 void Journal::Impl::RequestRunningLocked(CommitReason reason) {
+  ++stats_.requests_by_reason[static_cast<int>(reason)];
   if (requested_) return;
   requested_ = true;
   reason_ = reason;
@@ -71,7 +72,7 @@ bool Journal::Impl::LockAndDrain(CommitReason reason, Committing* commit) {
     MutexLock lock(&mutex_);
     while (committing_now_) finished_.Wait(&mutex_);
     if (running_ == nullptr) return false;
-    RequestRunningLocked(reason);
+    if (!requested_) RequestRunningLocked(reason);
     committing_now_ = true;
     locked_ = true;
     commit->locked_at = Now();
@@ -88,20 +89,24 @@ bool Journal::Impl::LockAndDrain(CommitReason reason, Committing* commit) {
 
 void Journal::Impl::SwitchLocked(Committing* commit) {
   CheckCreditsLocked();
+  committing_blocks_ = LogBlocksNeededLocked();
+  SLUICE_CHECK(FreeLocked() >= static_cast<uint64_t>(committing_blocks_));  // J5
+  stats_.handles_max = std::max(stats_.handles_max, handles_joined_);
   commit->tid = running_->tid();
   commit->contents = running_->Take();
   commit->log_start = head_;
   commit->reason = reason_;
   commit->requested_at = requested_at_;
   commit->switched_at = Now();
-  committing_reserved_ = outstanding_;
   running_ = nullptr;
   locked_ = false;
   switched_.SignalAll();
 }
 
-// J1. No handle is open, so what is outstanding must be what the log record will need.
+// J1. No handle is open, and what is reserved is the next transaction's: what is left must be what
+// the log record will need.
 void Journal::Impl::CheckCreditsLocked() {
+  outstanding_ -= reserved_;
   const int owed = limits_.overhead + running_->filed() + RevokeBlocks(revokes_charged_);
   if (outstanding_ == owed) return;
   ++stats_.credit_leaks;
@@ -111,6 +116,12 @@ void Journal::Impl::CheckCreditsLocked() {
   SLUICE_CHECK(options_.report_credit_leaks);
 #endif
   outstanding_ = owed;
+}
+
+// Exactly what LogWriter will write.
+int Journal::Impl::LogBlocksNeededLocked() {
+  const int images = running_->filed();
+  return images + TransactionOverhead(images) + RevokeBlocks(running_->revokes());
 }
 
 Error Journal::Impl::WriteTransaction(Committing* commit) {
@@ -287,10 +298,10 @@ void Journal::Impl::FileForCheckpoint(Committing* commit) {
             [](const BufferRef& a, const BufferRef& b) { return a->block() < b->block(); });
 
   MutexLock lock(&mutex_);
-  SLUICE_CHECK(writer_.log_blocks() <= static_cast<uint64_t>(committing_reserved_));
+  SLUICE_CHECK(writer_.log_blocks() == static_cast<uint64_t>(committing_blocks_));
   checkpoints_.push_back(std::move(checkpoint));
   head_ = ring_.Advance(commit->log_start, writer_.log_blocks());
-  committing_reserved_ = 0;
+  committing_blocks_ = 0;
   durable_tid_ = commit->tid;
   stats_.blocks_logged += commit->logged.size();
   stats_.log_blocks_written += writer_.log_blocks();

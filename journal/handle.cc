@@ -75,6 +75,11 @@ bool Handle::TryExtend(int blocks, int revokes) {
   return journal_->impl_->TryExtend(this, blocks, revokes);
 }
 
+Error Handle::TryRestart(Attempt& attempt, int blocks, int revokes) {
+  SLUICE_CHECK(open());
+  return journal_->impl_->TryRestart(this, attempt, {blocks, revokes});
+}
+
 void Handle::Stop() {
   if (!open()) return;
   journal_->impl_->StopHandle(this);
@@ -82,59 +87,83 @@ void Handle::Stop() {
   --open_handles_of_thread;
 }
 
-Result<Handle> Journal::Impl::TryStart(Journal* journal, Attempt& attempt, OpType type, int blocks,
-                                       int revokes) {
+Result<Handle> Journal::Impl::TryStart(Journal* journal, Attempt& attempt, OpType type,
+                                       Credits credits, Credits reserve) {
   SLUICE_CHECK(!ThreadHasHandle());
-  SLUICE_CHECK(blocks >= 0 && revokes >= 0);
-  const int credits = blocks + RevokeBlocks(revokes);
-  if (credits > limits_.max_handle) return Error::kHandleTooLarge;
-
-  Handle handle;
+  const int needed = CreditsOf(credits), later = CreditsOf(reserve);
+  if (needed + later > limits_.max_handle || later > limits_.max_reserved) {
+    return Error::kHandleTooLarge;
+  }
+  Transaction* transaction = nullptr;
   StartBlock block;
   Tid tid = 0;
   {
     MutexLock lock(&mutex_);
     if (aborted_ || closed_) return Error::kReadOnly;
-    block = JoinLocked(credits);
+    block = JoinLocked(needed, later);
     if (running_ != nullptr) tid = running_->tid();
-    if (block == StartBlock::kNone) handle.transaction_ = running_.get();
+    if (block == StartBlock::kNone) transaction = running_.get();
   }
-  if (block != StartBlock::kNone) return attempt.Block(WaitFor(block, tid));
+  if (block != StartBlock::kNone) return attempt.Block(WaitFor(block, tid, needed, later));
+  return OpenHandle(journal, transaction, type, credits);
+}
+
+Handle Journal::Impl::OpenHandle(Journal* journal, Transaction* transaction, OpType type,
+                                 Credits credits) {
+  Handle handle;
   handle.journal_ = journal;
-  handle.credits_ = blocks;
-  handle.revoke_credits_ = revokes;
-  handle.revokes_asked_ = revokes;
+  handle.transaction_ = transaction;
+  handle.credits_ = credits.blocks;
+  handle.revoke_credits_ = credits.revokes;
+  handle.revokes_asked_ = credits.revokes;
   handle.type_ = type;
   ++open_handles_of_thread;
   return handle;
 }
 
-Journal::Impl::StartBlock Journal::Impl::JoinLocked(int credits) {
+Journal::Impl::StartBlock Journal::Impl::JoinLocked(int credits, int reserve) {
+  const StartBlock block = WhyNotLocked(credits, reserve);
+  if (block != StartBlock::kNone) return block;
+  if (running_ == nullptr) StartTransactionLocked();
+  if (reserve > 0) ReserveLocked(reserve);
+  outstanding_ += credits;
+  AddHandleLocked();
+  return block;
+}
+
+Journal::Impl::StartBlock Journal::Impl::WhyNotLocked(int credits, int reserve) {
   if (running_ != nullptr && locked_) {
     ++stats_.start_blocked_locked;
     return StartBlock::kLocked;
   }
-  if (running_ != nullptr && outstanding_ + credits > limits_.max_transaction) {
+  // What would not fit into a new transaction either is not helped by a commit.
+  if (!ReservationsLeaveRoomLocked(credits, reserve)) {
+    ++stats_.start_blocked_reserved;
+    return StartBlock::kReserved;
+  }
+  if (running_ != nullptr && outstanding_ + credits + reserve > limits_.max_transaction) {
     ++stats_.start_blocked_full;
     RequestRunningLocked(CommitReason::kFull);
     return StartBlock::kFull;
   }
   // J5: a commit never waits for space, so what joins must have it beforehand.
-  if (!HasSpaceLocked()) {
+  if (!options_.ignore_log_space && !HasSpaceLocked()) {
     ++stats_.start_blocked_space;
     checkpoint_work_.Signal();
     return StartBlock::kSpace;
   }
-  if (running_ == nullptr) StartTransactionLocked();
-  outstanding_ += credits;
-  ++open_handles_;
-  ++stats_.handles;
   return StartBlock::kNone;
+}
+
+bool Journal::Impl::ReservationsLeaveRoomLocked(int credits, int reserve) const {
+  return reserved_ + reserve <= limits_.max_reserved &&
+         reserved_ + reserve + credits <= limits_.max_handle;
 }
 
 void Journal::Impl::StartTransactionLocked() {
   running_ = std::make_unique<Transaction>(next_tid_++);
-  outstanding_ = limits_.overhead;
+  outstanding_ = limits_.overhead + reserved_;
+  handles_joined_ = 0;
   revokes_charged_ = 0;
   requested_ = false;
   reason_ = CommitReason::kInterval;
@@ -143,9 +172,36 @@ void Journal::Impl::StartTransactionLocked() {
   commit_work_.Signal();
 }
 
-std::function<Error()> Journal::Impl::WaitFor(StartBlock block, Tid tid) {
-  if (block == StartBlock::kSpace) return [this] { return WaitForSpace(); };
-  return [this, tid] { return WaitForSwitch(tid); };
+void Journal::Impl::AddHandleLocked() {
+  ++open_handles_;
+  ++handles_joined_;
+  ++stats_.handles;
+}
+
+Error Journal::Impl::TryRestart(Handle* handle, Attempt& attempt, Credits credits) {
+  Journal* const journal = handle->journal_;
+  const OpType type = handle->type_;
+  const Tid tid = handle->tid();
+  handle->Stop();
+  {
+    MutexLock lock(&mutex_);
+    if (running_ != nullptr && running_->tid() == tid) RequestRunningLocked(CommitReason::kRestart);
+  }
+  ASSIGN_OR_RETURN(*handle, TryStart(journal, attempt, type, credits, {}));
+  return Error::kOk;
+}
+
+// --- Waiting for a start -----------------------------------------------------------------------
+
+std::function<Error()> Journal::Impl::WaitFor(StartBlock block, Tid tid, int credits, int reserve) {
+  switch (block) {
+    case StartBlock::kSpace:
+      return [this] { return WaitForSpace(); };
+    case StartBlock::kReserved:
+      return [this, credits, reserve] { return WaitForReservations(credits, reserve); };
+    default:
+      return [this, tid] { return WaitForSwitch(tid); };
+  }
 }
 
 Error Journal::Impl::WaitForSwitch(Tid tid) {
@@ -182,8 +238,13 @@ Error Journal::Impl::WaitForSpace() {
 
 uint64_t Journal::Impl::FreeLocked() const { return ring_.Free(tail_, head_); }
 
+// Room for what commits, for a whole transaction more, and for what reservations may add to it: a
+// reserved handle starts without asking, and if it finds no transaction it begins one, which needs
+// a commit record and descriptors of its own. The last term is for one more reservation.
 bool Journal::Impl::HasSpaceLocked() const {
-  return FreeLocked() >= static_cast<uint64_t>(committing_reserved_ + limits_.max_transaction);
+  return FreeLocked() >=
+         static_cast<uint64_t>(committing_blocks_ + limits_.max_transaction + reserved_overhead_ +
+                               TransactionOverhead(limits_.max_reserved));
 }
 
 void Journal::Impl::StopHandle(Handle* handle) {
@@ -203,7 +264,9 @@ bool Journal::Impl::TryExtend(Handle* handle, int blocks, int revokes) {
   MutexLock lock(&mutex_);
   const int credits = blocks + RevokeBlocks(handle->revokes_asked_ + revokes) -
                       RevokeBlocks(handle->revokes_asked_);
-  if (locked_ || outstanding_ + credits > limits_.max_transaction) return false;
+  // A transaction that a reserved handle began may have room for that alone.
+  if (locked_ || outstanding_ + credits > limits_.max_transaction || !HasSpaceLocked())
+    return false;
   outstanding_ += credits;
   handle->credits_ += blocks;
   handle->revoke_credits_ += revokes;

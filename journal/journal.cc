@@ -38,7 +38,7 @@ Journal::Impl::~Impl() {
   std::vector<std::function<void(Error)>> orphans;
   {
     MutexLock lock(&mutex_);
-    SLUICE_CHECK(open_handles_ == 0);
+    SLUICE_CHECK(open_handles_ == 0 && reserved_ == 0);
     if (running_ != nullptr) orphans = running_->Take().callbacks;
     for (auto& waiter : TakeWaitersLocked(~Tid{0})) orphans.push_back(std::move(waiter));
     running_ = nullptr;
@@ -71,8 +71,8 @@ void Journal::Impl::DetachAll() {
 }
 
 void Journal::Impl::WakeAllLocked() {
-  for (CondVar* cond :
-       {&commit_work_, &drained_, &switched_, &space_, &checkpoint_work_, &finished_}) {
+  for (CondVar* cond : {&commit_work_, &drained_, &switched_, &space_, &unreserved_,
+                        &checkpoint_work_, &finished_}) {
     cond->SignalAll();
   }
 }
@@ -168,6 +168,7 @@ Error Journal::Impl::Close() {
     if (closed_) return close_result_;
     closed_ = true;
     space_.SignalAll();
+    unreserved_.SignalAll();
   }
   const Error flushed = Flush();
   if (aborted()) FailEverything();
@@ -225,6 +226,7 @@ JournalStats Journal::Impl::stats() const {
   JournalStats stats = stats_;
   stats.committed_tid = finished_tid_;
   stats.running_tid = running_ != nullptr ? running_->tid() : 0;
+  stats.reserved_credits = static_cast<uint64_t>(reserved_);
   return stats;
 }
 
@@ -245,7 +247,24 @@ Journal::Journal(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Journal::~Journal() = default;
 
 Result<Handle> Journal::TryStart(Attempt& attempt, OpType type, int blocks, int revokes) {
-  return impl_->TryStart(this, attempt, type, blocks, revokes);
+  return impl_->TryStart(this, attempt, type, {blocks, revokes}, {});
+}
+
+Result<Handle> Journal::TryStart(Attempt& attempt, OpType type, Credits credits, Credits reserve,
+                                 ReservedHandle* reserved) {
+  SLUICE_CHECK(!reserved->reserved() && reserve.blocks > 0);
+  ASSIGN_OR_RETURN(Handle handle, impl_->TryStart(this, attempt, type, credits, reserve));
+  reserved->journal_ = this;
+  reserved->type_ = type;
+  reserved->credits_ = reserve;
+  return handle;
+}
+
+Result<Handle> Journal::StartReserved(ReservedHandle reserved) {
+  SLUICE_CHECK(reserved.journal_ == this);
+  ASSIGN_OR_RETURN(Handle handle, impl_->StartReserved(this, reserved.type_, reserved.credits_));
+  reserved.journal_ = nullptr;
+  return handle;
 }
 int Journal::max_handle_blocks() const { return impl_->max_handle_blocks(); }
 void Journal::RequestCommit(Tid tid, CommitReason reason) { impl_->RequestCommit(tid, reason); }

@@ -13,9 +13,13 @@
 // for, see block/attempt.h); blocks are copied to the log buffer, so a modifier never waits for log
 // I/O; space for a whole maximum transaction exists in the log before a handle joins (J5).
 //
-// Credits: a handle reserves, at start, the number of blocks it may change. J1: when a transaction
-// has drained, outstanding credits - overhead = blocks filed + revoke descriptors owed; checked at
-// every commit.
+// Credits: a handle takes, at start, the number of blocks it may change. J1: when a transaction has
+// drained and the credits of reserved handles have been handed to its successor, outstanding
+// credits - overhead = blocks filed + revoke descriptors owed; checked at every commit.
+//
+// Nesting: a thread has at most one open handle (CHECK). A function that works within its caller's
+// handle is given it by reference, and its credits are part of what the caller asked for; jbd2's
+// implicit nesting would hide whose credits are spent.
 #ifndef SLUICE_JOURNAL_JOURNAL_H_
 #define SLUICE_JOURNAL_JOURNAL_H_
 
@@ -89,6 +93,13 @@ class OrderedData {
 
 class Transaction;
 class Journal;
+class ReservedHandle;
+
+// What a handle may need: blocks it may change, and revoke records.
+struct Credits {
+  int blocks = 0;
+  int revokes = 0;
+};
 
 // Exclusive access to a buffer's bytes within a handle: obtained from Handle::Edit, holds the
 // buffer's mutex until destroyed. Move-only, short-lived; nothing else is locked or waited for
@@ -140,9 +151,15 @@ class Handle {
   // has failed. In order of registration; before waiters of the commit are woken.
   void OnCommit(std::function<void(Error)> callback);
 
-  // More credits for the same handle; false if the transaction has no room or is locked (then stop
-  // the handle in a consistent state and start another).
+  // More credits for the same handle; false if the transaction has no room or is locked (then bring
+  // the blocks into a consistent state and restart).
   bool TryExtend(int blocks, int revokes = 0);
+
+  // Ends the handle, asks for the commit of its transaction (kRestart), and starts anew with these
+  // credits, as Journal::TryStart would; what has been done so far may become durable alone. Never
+  // waits. On any error the handle is closed: after kWouldBlock the operation gives back its locks,
+  // waits, and starts its next handle itself. A reserved handle is not touched.
+  Error TryRestart(Attempt& attempt, int blocks, int revokes = 0);
 
   int credits_left() const { return credits_; }
 
@@ -158,6 +175,28 @@ class Handle {
   OpType type_ = OpType::kMisc;
   int revokes_used_ = 0;
   int revokes_asked_ = 0;
+};
+
+// Credits set aside for a later handle whose start may neither wait nor fail: for work that ends
+// an I/O, on whose end a commit may depend. It belongs to no transaction and holds up no commit; it
+// only leaves less room for others. Move-only; given back when destroyed. Used by one thread at a
+// time; outlived by the journal, and used up or given back before Journal::Close.
+class ReservedHandle {
+ public:
+  ReservedHandle() = default;
+  ReservedHandle(ReservedHandle&& other) noexcept { *this = std::move(other); }
+  ReservedHandle& operator=(ReservedHandle&& other) noexcept;
+  ~ReservedHandle() { Free(); }
+
+  bool reserved() const { return journal_ != nullptr; }
+  // Gives the credits back.
+  void Free();
+
+ private:
+  friend class Journal;
+  Journal* journal_ = nullptr;
+  OpType type_ = OpType::kMisc;
+  Credits credits_;
 };
 
 // The ordering points of commit and checkpoint, in the order in which a transaction meets them.
@@ -190,23 +229,34 @@ struct JournalOptions {
   // J1: a debug build aborts on a leaked credit unless this is set; then it reports and repairs,
   // as a release build does.
   bool report_credit_leaks = false;
-  // Plants the fault that J1 is there to catch: credits lost by each handle that stops.
+  // Plants faults that J1 is there to catch: credits lost by each handle that stops, and the leak
+  // of SUSE bug 1169774: a reserved handle that is given back unused lowers what is reserved, but
+  // not what is outstanding.
   int leak_credits_per_handle = 0;
+  bool leak_reserved_credits = false;
+  // Plants the fault that J5 is there to catch: handles join whether or not the log has room.
+  bool ignore_log_space = false;
 };
 
 struct JournalStats {
   Tid committed_tid = 0;
   Tid running_tid = 0;
   uint64_t commits = 0;
-  uint64_t commits_by_reason[kCommitReasonCount] = {};
-  uint64_t handles = 0;
-  uint64_t blocks_logged = 0;       // images
-  uint64_t log_blocks_written = 0;  // with descriptors, revokes, commit records
+  uint64_t commits_by_reason[kCommitReasonCount] = {};   // by the first reason of each
+  uint64_t requests_by_reason[kCommitReasonCount] = {};  // all that met a running transaction
+  uint64_t handles = 0;              // handles / commits: how well operations share commits
+  uint64_t handles_max = 0;          // most in one transaction
+  uint64_t reserved_handles = 0;     // of `handles`: started from a reservation
+  uint64_t reservations_unused = 0;  // given back
+  uint64_t reserved_credits = 0;     // now
+  uint64_t blocks_logged = 0;        // images
+  uint64_t log_blocks_written = 0;   // with descriptors, revokes, commit records
   uint64_t flushes = 0;
   uint64_t checkpointed_blocks = 0;
   uint64_t start_blocked_locked = 0;  // TryStart answers by reason
   uint64_t start_blocked_full = 0;
   uint64_t start_blocked_space = 0;
+  uint64_t start_blocked_reserved = 0;
   uint64_t credit_leaks = 0;  // J1 violations found (and repaired)
   // nanoseconds, sums and maxima over commits
   uint64_t locked_ns = 0, locked_max_ns = 0;
@@ -234,6 +284,19 @@ class Journal {
   // end with kNoSpace: log space is short and the image's host has no room for home blocks. Nested
   // handles are not allowed (CHECK by thread-local depth): operations pass their handle down.
   Result<Handle> TryStart(Attempt& attempt, OpType type, int blocks, int revokes = 0);
+
+  // The same, and reserves credits for a later handle; both or neither. All reservations together
+  // take at most half of the largest transaction: kHandleTooLarge if `reserve` alone is more, else
+  // the wait is for others to use or give back theirs (on a manual journal the wait is kBusy), so
+  // that nobody may start a handle that needs more than the rest while keeping a reservation.
+  // `reserve.blocks` is at least 1; `reserved` must be empty.
+  Result<Handle> TryStart(Attempt& attempt, OpType type, Credits credits, Credits reserve,
+                          ReservedHandle* reserved);
+
+  // Turns the reservation into an open handle on the running transaction, a locked one included, or
+  // a new one. Never waits, not for a commit, nor log space, nor a checkpoint; the only error is
+  // kReadOnly, when the journal has failed or was closed (the reservation is given back then).
+  Result<Handle> StartReserved(ReservedHandle reserved);
 
   // The largest `blocks` a handle may ask for.
   int max_handle_blocks() const;
@@ -283,6 +346,7 @@ class Journal {
 
  private:
   friend class Handle;
+  friend class ReservedHandle;
   class Impl;
   explicit Journal(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -29,6 +29,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/mutex.h"
 #include "journal/block_writer.h"
 #include "journal/buffer_index.h"
@@ -41,6 +42,11 @@
 
 namespace sluice {
 
+inline int CreditsOf(const Credits& credits) {
+  SLUICE_CHECK(credits.blocks >= 0 && credits.revokes >= 0);
+  return credits.blocks + RevokeBlocks(credits.revokes);
+}
+
 class Journal::Impl {
  public:
   Impl(const JournalOptions& options, Device* device, BufferCache* cache, BlockSealer* sealer,
@@ -50,8 +56,13 @@ class Journal::Impl {
   void StartThreads();
 
   // Handles (handle.cc).
-  Result<Handle> TryStart(Journal* journal, Attempt& attempt, OpType type, int blocks, int revokes)
+  // `reserve.blocks` may be 0: nothing is reserved.
+  Result<Handle> TryStart(Journal* journal, Attempt& attempt, OpType type, Credits credits,
+                          Credits reserve) ABSL_LOCKS_EXCLUDED(mutex_);
+  Result<Handle> StartReserved(Journal* journal, OpType type, Credits credits)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void FreeReserved(Credits credits) ABSL_LOCKS_EXCLUDED(mutex_);
+  Error TryRestart(Handle* handle, Attempt& attempt, Credits credits) ABSL_LOCKS_EXCLUDED(mutex_);
   void StopHandle(Handle* handle) ABSL_LOCKS_EXCLUDED(mutex_);
   bool TryExtend(Handle* handle, int blocks, int revokes) ABSL_LOCKS_EXCLUDED(mutex_);
   void FileForEdit(Handle* handle, const BufferRef& buffer)
@@ -79,7 +90,7 @@ class Journal::Impl {
   const JournalOptions& options() const { return options_; }
 
  private:
-  enum class StartBlock { kNone, kLocked, kFull, kSpace };
+  enum class StartBlock { kNone, kLocked, kFull, kSpace, kReserved };
 
   // One buffer of a transaction that has been copied, and what its sealer changed.
   struct LoggedBuffer {
@@ -111,9 +122,18 @@ class Journal::Impl {
   };
 
   // Handles.
-  StartBlock JoinLocked(int credits) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AddHandleLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  StartBlock JoinLocked(int credits, int reserve) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  StartBlock WhyNotLocked(int credits, int reserve) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool ReservationsLeaveRoomLocked(int credits, int reserve) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   void StartTransactionLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::function<Error()> WaitFor(StartBlock block, Tid tid);
+  void ReserveLocked(int credits) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UnreserveLocked(int credits) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static Handle OpenHandle(Journal* journal, Transaction* transaction, OpType type,
+                           Credits credits);
+  std::function<Error()> WaitFor(StartBlock block, Tid tid, int credits, int reserve);
+  Error WaitForReservations(int credits, int reserve) ABSL_LOCKS_EXCLUDED(mutex_);
   Error WaitForSwitch(Tid tid) ABSL_LOCKS_EXCLUDED(mutex_);
   Error WaitForSpace() ABSL_LOCKS_EXCLUDED(mutex_);
   bool HasSpaceLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
@@ -130,6 +150,7 @@ class Journal::Impl {
   bool LockAndDrain(CommitReason reason, Committing* commit) ABSL_LOCKS_EXCLUDED(mutex_);
   void SwitchLocked(Committing* commit) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CheckCreditsLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int LogBlocksNeededLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Error WriteTransaction(Committing* commit) ABSL_LOCKS_EXCLUDED(mutex_);
   Error WriteRecord(Committing* commit) ABSL_LOCKS_EXCLUDED(mutex_);
   Error WriteImages(Committing* commit);
@@ -204,6 +225,7 @@ class Journal::Impl {
   CondVar drained_;          // -> commit thread: the last handle has stopped
   CondVar switched_;         // -> starters: the transaction they met is gone
   CondVar space_;            // -> starters: log space was freed
+  CondVar unreserved_;       // -> starters: a reservation was used or given back
   CondVar checkpoint_work_;  // -> checkpoint thread
   CondVar finished_;         // a commit or a checkpoint pass has ended, or a batch of home writes
 
@@ -211,18 +233,23 @@ class Journal::Impl {
   std::unique_ptr<Transaction> running_ ABSL_GUARDED_BY(mutex_);
   bool locked_ ABSL_GUARDED_BY(mutex_) = false;
   int open_handles_ ABSL_GUARDED_BY(mutex_) = 0;
-  int outstanding_ ABSL_GUARDED_BY(mutex_) = 0;  // credits, overhead included
+  uint64_t handles_joined_ ABSL_GUARDED_BY(mutex_) = 0;
+  int outstanding_ ABSL_GUARDED_BY(mutex_) = 0;  // credits, overhead and reserved ones included
   int revokes_charged_ ABSL_GUARDED_BY(mutex_) = 0;
   bool requested_ ABSL_GUARDED_BY(mutex_) = false;
   CommitReason reason_ ABSL_GUARDED_BY(mutex_) = CommitReason::kInterval;
   Nanoseconds requested_at_ ABSL_GUARDED_BY(mutex_) = 0;
   Nanoseconds started_at_ ABSL_GUARDED_BY(mutex_) = 0;
 
+  // Reservations outlive transactions: each new one starts with what is reserved then.
+  int reserved_ ABSL_GUARDED_BY(mutex_) = 0;           // credits
+  int reserved_overhead_ ABSL_GUARDED_BY(mutex_) = 0;  // log blocks, see HasSpaceLocked
+
   Tid next_tid_ ABSL_GUARDED_BY(mutex_);
   Tid durable_tid_ ABSL_GUARDED_BY(mutex_);   // commit record flushed
   Tid finished_tid_ ABSL_GUARDED_BY(mutex_);  // and callbacks have run
   bool committing_now_ ABSL_GUARDED_BY(mutex_) = false;
-  int committing_reserved_ ABSL_GUARDED_BY(mutex_) = 0;  // log blocks it may still take
+  int committing_blocks_ ABSL_GUARDED_BY(mutex_) = 0;  // of the log, that it takes
   std::multimap<Tid, std::function<void(Error)>> waiters_ ABSL_GUARDED_BY(mutex_);
 
   // The log.

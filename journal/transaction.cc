@@ -41,6 +41,11 @@ int Transaction::filed() {
   return contents_.filed;
 }
 
+int Transaction::revokes() {
+  MutexLock lock(&mutex_);
+  return static_cast<int>(contents_.revokes.size());
+}
+
 TransactionContents Transaction::Take() {
   MutexLock lock(&mutex_);
   return std::exchange(contents_, {});

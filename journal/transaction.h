@@ -51,6 +51,7 @@ class Transaction {
   void AddCallback(std::function<void(Error)> callback) ABSL_LOCKS_EXCLUDED(mutex_);
 
   int filed() ABSL_LOCKS_EXCLUDED(mutex_);
+  int revokes() ABSL_LOCKS_EXCLUDED(mutex_);
   // Empties the lists; for the commit thread, once no handle is open.
   TransactionContents Take() ABSL_LOCKS_EXCLUDED(mutex_);
 
