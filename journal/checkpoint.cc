@@ -262,6 +262,19 @@ Error Journal::Impl::ReleaseLog(bool* released) {
   return Error::kOk;
 }
 
+// Both slots, see LogArea::WriteState.
+Error Journal::Impl::WriteEmptyState(Tid next) {
+  log_.state.incarnation = LogArea::NewIncarnation(log_.state.incarnation);
+  log_.state.tail_block = 0;
+  log_.state.tail_tid = next;
+  for (uint64_t slot = 0; slot < format::kLogFirst; ++slot) {
+    RETURN_IF_ERROR(log_.WriteState(device_));
+    Point(JournalPoint::kTailWritten);
+    RETURN_IF_ERROR(FlushDevice(JournalPoint::kTailFlushed));
+  }
+  return Error::kOk;
+}
+
 Result<bool> Journal::Impl::MarkEmpty() {
   Tid next;
   {
@@ -274,14 +287,7 @@ Result<bool> Journal::Impl::MarkEmpty() {
     checkpointing_now_ = true;
     next = durable_tid_ + 1;
   }
-  log_.state.incarnation = LogArea::NewIncarnation(log_.state.incarnation);
-  log_.state.tail_block = 0;
-  log_.state.tail_tid = next;
-  Error result = log_.WriteState(device_);
-  if (result == Error::kOk) {
-    Point(JournalPoint::kTailWritten);
-    result = FlushDevice(JournalPoint::kTailFlushed);
-  }
+  const Error result = WriteEmptyState(next);
   if (result != Error::kOk) Abort(result, "the log could not be marked empty");
   MutexLock lock(&mutex_);
   committing_now_ = false;

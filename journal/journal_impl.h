@@ -194,6 +194,7 @@ class Journal::Impl {
   Tid BackgroundTargetLocked() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // Marks the log empty if nothing is in it. True if it is.
   Result<bool> MarkEmpty() ABSL_LOCKS_EXCLUDED(mutex_);
+  Error WriteEmptyState(Tid next) ABSL_LOCKS_EXCLUDED(mutex_);
 
   void DetachIfIdle(Buffer* buffer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(buffer->mutex());
   void DetachAll();

@@ -7,11 +7,14 @@
 #include <cstring>
 
 #include "base/aligned_buffer.h"
+#include "format/block_header.h"
 #include "format/journal_device.h"
 #include "journal/log_ring.h"
 
 namespace sluice {
 namespace {
+
+constexpr uint64_t kChunkBlocks = 256;
 
 // One slot as read: its bytes are good only if `error` is kOk.
 Error ReadSlot(Device* device, uint64_t offset, format::JournalSuper* super) {
@@ -19,6 +22,15 @@ Error ReadSlot(Device* device, uint64_t offset, format::JournalSuper* super) {
   RETURN_IF_ERROR(device->Read(offset, block.span()));
   std::memcpy(super, block.data(), sizeof(*super));
   return Error::kOk;
+}
+
+// The tid of a valid commit record of any incarnation at log index `index`; 0 if it is none.
+Tid CommittedTid(uint64_t seed, uint64_t index, const std::byte* block) {
+  const auto* header = format::As<format::BlockHeader>(block);
+  const format::BlockIdentity commit{format::BlockKind::kLogCommit, header->owner, 0};
+  const format::ConstBlockSpan span(block, kBlockSize);
+  if (format::VerifyBlock(seed, index, commit, span) != Error::kOk) return 0;
+  return format::LogCommitOf(block)->tid;
 }
 
 }  // namespace
@@ -63,18 +75,31 @@ uint64_t LogArea::Advance(uint64_t index, uint64_t count) const {
 }
 
 Error LogArea::ReadState(Device* device) {
-  bool found = false;
+  int found = 0;
   for (uint32_t slot = 0; slot < format::kLogFirst; ++slot) {
     format::JournalSuper super;
     uint64_t contiguous = 0;
     RETURN_IF_ERROR(ReadSlot(device, DeviceOffset(slot, &contiguous), &super));
     if (format::CheckJournalSuper(seed_, super, blocks_) != Error::kOk) continue;
-    if (found && super.generation <= state.generation) continue;
-    found = true;
+    if (++found == 2 && super.generation <= state.generation) continue;
     slot_ = slot;
     state = {super.generation, super.incarnation, super.tail_block, super.tail_tid, super.error};
   }
-  return found ? Error::kOk : Error::kCorrupt;
+  if (found == 0) return Error::kCorrupt;
+  return found == 1 && state.tail_block == 0 ? CheckNothingCommitted(device) : Error::kOk;
+}
+
+Error LogArea::CheckNothingCommitted(Device* device) const {
+  AlignedBuffer chunk(kChunkBlocks * kBlockSize);
+  for (uint64_t start = format::kLogFirst; start < blocks_; start += kChunkBlocks) {
+    const uint64_t count = std::min(kChunkBlocks, blocks_ - start);
+    RETURN_IF_ERROR(ReadBlocks(device, start, chunk.span().first(count * kBlockSize)));
+    for (uint64_t i = 0; i < count; ++i) {
+      const std::byte* block = chunk.data() + i * kBlockSize;
+      if (CommittedTid(seed_, start + i, block) >= state.tail_tid) return Error::kCorrupt;
+    }
+  }
+  return Error::kOk;
 }
 
 Error LogArea::WriteState(Device* device) {

@@ -51,10 +51,19 @@ class LogArea {
 
   LogState state;  // as last read or written
 
-  // Reads both slots and takes the valid one with the larger generation. kCorrupt if none is.
+  // Reads both slots and takes the valid one with the larger generation. kCorrupt if none is, or if
+  // the only valid one says "empty" and the ring shows that transactions were committed after it:
+  // then the other one was lost, not torn, and an image taken for complete would lack them.
+  //
+  // A lost slot beside one that says "not empty" does no harm. The other then names an older tail
+  // (or the log has been emptied since, see WriteState). If nothing was written over the released
+  // part, all of the log is replayed, and ends where the image is; if something was, it begins at
+  // the older tail itself, and the scan finds records that are younger than the end it sees.
   Error ReadState(Device* device);
   // Writes `state` with generation + 1 to the slot that the current one does not use. Does not
-  // flush; the caller flushes before it writes the state again (else both slots could be torn).
+  // flush; the caller flushes before it writes the state again (else both slots could be torn). An
+  // empty log is written to both, so that a later loss of one cannot bring back the log as it was,
+  // over an image that has been repaired since.
   Error WriteState(Device* device);
 
   // Reads or writes log blocks [index, index + data.size()/4096), wrapping in the ring.
@@ -66,6 +75,9 @@ class LogArea {
   static uint64_t NewIncarnation(uint64_t old);
 
  private:
+  // kCorrupt if the ring has a commit record with a tid that `state` has still to come.
+  Error CheckNothingCommitted(Device* device) const;
+
   struct Run {
     uint64_t start, length;
   };

@@ -81,8 +81,11 @@ Error EmptyLog(Device* device, Tid next_tid, LogArea* log) {
   log->state.incarnation = LogArea::NewIncarnation(log->state.incarnation);
   log->state.tail_block = 0;
   log->state.tail_tid = next_tid;
-  RETURN_IF_ERROR(log->WriteState(device));
-  return device->Flush();
+  for (uint64_t slot = 0; slot < format::kLogFirst; ++slot) {
+    RETURN_IF_ERROR(log->WriteState(device));
+    RETURN_IF_ERROR(device->Flush());
+  }
+  return Error::kOk;
 }
 
 }  // namespace

@@ -305,7 +305,7 @@ TEST_F(JournalTest, BarriersAreFlushes) {
     EXPECT_EQ(test.journal().CommitNow(CommitReason::kSync), Error::kOk);
     EXPECT_EQ(device.count(IoOp::kFlush) - flushes, barrier ? 2u : 0u);
     EXPECT_EQ(test.journal().Close(), Error::kOk);
-    EXPECT_EQ(device.count(IoOp::kFlush) - flushes, barrier ? 5u : 0u);
+    EXPECT_EQ(device.count(IoOp::kFlush) - flushes, barrier ? 6u : 0u);
   }
 }
 
