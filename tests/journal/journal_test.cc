@@ -170,6 +170,15 @@ TEST_F(JournalDeathTest, PlantedLeakAbortsADebugBuild) {
   test_->SetOne(kA, 1);
   EXPECT_DEATH(IgnoreError(journal().CommitNow(CommitReason::kSync)), "report_credit_leaks");
 }
+#else
+TEST_F(JournalTest, PlantedLeakIsReportedByAReleaseBuild) {
+  JournalOptions options = JournalUnderTest::ManualOptions();
+  options.leak_credits_per_handle = 1;
+  Open(options);
+  test_->SetOne(kA, 1);
+  EXPECT_EQ(journal().CommitNow(CommitReason::kSync), Error::kOk);
+  EXPECT_EQ(journal().stats().credit_leaks, 1u);
+}
 #endif
 
 TEST_F(JournalDeathTest, NestedHandle) {
