@@ -54,8 +54,17 @@ class CrashStates {
   std::unique_ptr<MemoryDevice> Materialize() const;
   // Text that makes exactly this state again from a log of the same workload.
   std::string Token() const;
+  // For a person: what became of each write that was not flushed at the crash.
+  struct Unflushed {
+    uint64_t write;    // its index in the log
+    std::string what;  // "there", "lost", or "torn, ..."
+  };
+  std::vector<Unflushed> Describe() const;
   // The last mark before the crash.
   std::optional<uint64_t> Mark() const { return mark_; }
+
+  // The same for equal contents of all logs with equal bases.
+  uint64_t ContentHash() const { return StateHash(); }
 
   uint64_t count() const { return seen_.size(); }  // states so far
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/crash/explorer.h"
 
-#include <sys/stat.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,38 +10,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/log.h"
-#include "tests/crash/deterministic_random.h"
-#include "tests/crash/judge.h"
+#include "tests/crash/state_checker.h"
 #include "tests/crash/tree.h"
-#include "tests/support/fs_fixture.h"
-#include "tests/support/fsck_problems.h"
 
 namespace sluice::crash {
 namespace {
 
-using testing_support::Files;
-using testing_support::FsckProblems;
-
 constexpr uint64_t kDefaultStates = 300;
-// One state of so many is checked before its recovery too, and mounted once more after its use.
-constexpr uint64_t kRemountEvery = 8;
-constexpr char kAfterwards[] = "used after the crash";
-
-// What the program logs while a state is looked at: errors are violations.
-class ErrorLog {
- public:
-  ErrorLog() {
-    SetLogSink([this](LogLevel level, std::string_view line) {
-      if (level == LogLevel::kError) absl::StrAppend(&lines_, std::string(line), "\n");
-    });
-  }
-  ~ErrorLog() { SetLogSink({}); }
-  std::string Take() { return std::exchange(lines_, {}); }
-
- private:
-  std::string lines_;
-};
+constexpr CrashOptions kFew = {.exhaustive = 7, .samples = 60};
+constexpr CrashOptions kFewOfRecovery = {.exhaustive = 6, .samples = 20};
 
 bool AllStates() {
   const char* const wanted = std::getenv("CRASH_STATES");
@@ -56,49 +33,47 @@ uint64_t StatesWanted(const ExploreOptions& options) {
   return std::strtoull(wanted, nullptr, 10);
 }
 
-CrashOptions Limits(bool all) {
-  if (all) return {};
-  return {.exhaustive = 7, .samples = 60};
+CrashOptions Limits(const ExploreOptions& options) {
+  if (options.limits) return *options.limits;
+  return options.states == 0 && AllStates() ? CrashOptions() : kFew;
+}
+
+// Item `i` of `possible` is one of `wanted` that are spread evenly.
+bool Takes(uint64_t i, uint64_t wanted, uint64_t possible) {
+  return wanted >= possible || (i + 1) * wanted / possible != i * wanted / possible;
 }
 
 class Explorer {
  public:
   Explorer(const std::string& name, const Recording& recording, const ExploreOptions& options)
-      : name_(name), recording_(recording), options_(options) {}
-
-  Exploration Run() {
-    const char* const token = std::getenv("CRASH_TOKEN");
-    if (token == nullptr) {
-      Enumerate();
-    } else {
-      Replay(token);
+      : name_(name), recording_(recording), options_(options), checker_(recording.history) {
+    // A state depends on the operations up to the one under way.
+    uint64_t hash = XXH3_64bits(recording.setting.data(), recording.setting.size());
+    prefixes_.push_back(hash);
+    for (size_t moment = 1; moment <= recording.history.last(); ++moment) {
+      const std::string& text = recording.history.operation(moment).text;
+      prefixes_.push_back(hash = XXH3_64bits_withSeed(text.data(), text.size(), hash));
     }
-    return std::move(result_);
   }
 
- private:
   void Enumerate();
   void Replay(const std::string& token);
+  Exploration Take() { return std::move(result_); }
+
+ private:
   void Violation(const std::string& token, const std::string& what);
-  void StartOver();
+  bool Known(const CrashStates& states, bool insert);
   // Looks at one state of the run.
   void Look(const CrashStates& states);
+  bool LookAt(const CrashStates& states, Depth depth);
   // Crashes the mount of a state of the run again, in up to so many states, or the one of a token.
   void LookAtRecovery(const CrashStates& states, const std::string& inner_token);
-
-  std::string CheckState(MemoryDevice* device, size_t returned, bool remount,
-                         std::string* fingerprint);
-  std::string CheckMounted(Filesystem* fs, size_t returned, Tree* tree);
-  std::string Mount(Device* device, std::unique_ptr<Filesystem>* fs);
-  std::string Use(Filesystem* fs);
-  std::string Grow(Filesystem* fs, const Tree& tree);
-  std::string CheckUse(Device* device);
 
   const std::string& name_;
   const Recording& recording_;
   const ExploreOptions& options_;
-  StepClock clock_;
-  ErrorLog errors_;
+  StateChecker checker_;
+  std::vector<uint64_t> prefixes_;
   Exploration result_;
 };
 
@@ -106,21 +81,31 @@ void Explorer::Violation(const std::string& token, const std::string& what) {
   result_.violations.push_back(absl::StrCat(what, "\nCRASH_TOKEN='", name_, "|", token, "'"));
 }
 
+bool Explorer::Known(const CrashStates& states, bool insert) {
+  if (options_.seen == nullptr) return false;
+  const uint64_t mark = states.Mark().value_or(0);
+  const uint64_t under_way = std::min<uint64_t>(mark + 1, recording_.history.last());
+  const uint64_t key[] = {states.ContentHash(), mark, prefixes_[under_way]};
+  const uint64_t hash = XXH3_64bits(key, sizeof(key));
+  return insert ? !options_.seen->insert(hash).second : options_.seen->contains(hash);
+}
+
 void Explorer::Enumerate() {
-  const bool all = options_.states == 0 && AllStates();
-  const CrashOptions limits = Limits(all);
-  uint64_t wanted = StatesWanted(options_);
+  const CrashOptions limits = Limits(options_);
+  const uint64_t wanted = StatesWanted(options_);
+  const bool all = wanted == UINT64_MAX;
   if (!all) {
     CrashStates count(recording_.log, limits);
-    while (count.Next()) ++result_.possible;
+    while (count.Next()) {
+      if (!Known(count, false)) ++result_.possible;
+    }
+    if (result_.possible == 0) return;
   }
   CrashStates states(recording_.log, limits);
-  for (uint64_t i = 0; states.Next(); ++i) {
-    // Evenly spread: state i is taken when the share passes a whole number.
-    if (!all && wanted < result_.possible &&
-        (i + 1) * wanted / result_.possible == i * wanted / result_.possible) {
-      continue;
-    }
+  for (uint64_t i = 0; states.Next();) {
+    if (Known(states, false)) continue;
+    if (!all && !Takes(i++, wanted, result_.possible)) continue;
+    Known(states, true);
     Look(states);
     if (result_.violations.size() >= options_.max_violations) break;
   }
@@ -129,43 +114,41 @@ void Explorer::Enumerate() {
 
 void Explorer::Replay(const std::string& token) {
   const std::vector<std::string> fields = absl::StrSplit(token, '|');
-  if (fields.size() < 2 || fields[0] != name_) {
-    result_.skipped = true;
-    return;
-  }
   CrashStates states(recording_.log);
-  if (states.GoTo(fields[1]) != Error::kOk) {
+  if (states.GoTo(fields[0]) != Error::kOk) {
     result_.violations.push_back("the token is not of this version of the case");
-  } else if (fields.size() > 2) {
-    LookAtRecovery(states, fields[2]);
-  } else {
-    Look(states);
+  } else if (fields.size() > 1) {
+    LookAtRecovery(states, fields[1]);
+  } else if (LookAt(states, Depth::kRecover)) {
+    LookAt(states, Depth::kUse);
   }
 }
 
-// A token must lead to the same bytes, whatever was looked at before.
-void Explorer::StartOver() {
-  RestartRandom();
-  clock_ = StepClock();
+bool Explorer::LookAt(const CrashStates& states, Depth depth) {
+  checker_.StartOver();
+  const std::string problem =
+      checker_.Check(states.Materialize().get(), states.Mark().value_or(0), depth);
+  if (!problem.empty()) Violation(states.Token(), problem);
+  return problem.empty();
 }
 
 void Explorer::Look(const CrashStates& states) {
-  StartOver();
-  const size_t returned = states.Mark().value_or(0);
-  const bool remount = result_.states++ % kRemountEvery == 0;
-  const std::string problem = CheckState(states.Materialize().get(), returned, remount, nullptr);
-  if (!problem.empty()) return Violation(states.Token(), problem);
-  if (options_.recovery_states > 0) LookAtRecovery(states, "");
+  const uint64_t number = options_.first + result_.states++;
+  const Depth depth = number % options_.use_every == 0 ? Depth::kUse : Depth::kRecover;
+  if (!LookAt(states, depth)) return;
+  if (options_.recovery_states > 0 && number % options_.recovery_every == 0) {
+    LookAtRecovery(states, "");
+  }
 }
 
 void Explorer::LookAtRecovery(const CrashStates& states, const std::string& inner_token) {
-  StartOver();
+  checker_.StartOver();
   const size_t returned = states.Mark().value_or(0);
   CrashDevice device(states.Materialize()->Image());
   std::unique_ptr<Filesystem> fs;
-  std::string problem = Mount(&device, &fs);
+  std::string problem = checker_.Mount(&device, &fs);
   Tree tree;
-  if (problem.empty()) problem = CheckMounted(fs.get(), returned, &tree);
+  if (problem.empty()) problem = checker_.CheckMounted(fs.get(), returned, &tree);
   fs.reset();
   if (!problem.empty()) return Violation(states.Token(), problem);
   const std::string expected = Fingerprint(tree);
@@ -174,130 +157,54 @@ void Explorer::LookAtRecovery(const CrashStates& states, const std::string& inne
   const auto look = [&](const CrashStates& inner) {
     ++result_.recovery_states;
     std::string got;
-    problem = CheckState(inner.Materialize().get(), returned, false, &got);
+    problem = checker_.Check(inner.Materialize().get(), returned, Depth::kRecover, &got);
     if (problem.empty() && got != expected) {
       problem = absl::StrCat("the interrupted recovery leads elsewhere:\n", got, "instead of\n",
                              expected);
     }
     if (!problem.empty()) Violation(absl::StrCat(states.Token(), "|", inner.Token()), problem);
   };
-  CrashStates inner(log, {.exhaustive = 6, .samples = 20});
+  CrashStates inner(log, kFewOfRecovery);
   if (!inner_token.empty()) {
     if (inner.GoTo(inner_token) == Error::kOk) return look(inner);
     result_.violations.push_back("the token is not of this version of the case");
     return;
   }
-  CrashStates count(log, {.exhaustive = 6, .samples = 20});
+  CrashStates count(log, kFewOfRecovery);
   uint64_t possible = 0;
   while (count.Next()) ++possible;
-  const uint64_t wanted = std::min(options_.recovery_states, possible);
   for (uint64_t i = 0; inner.Next(); ++i) {
-    if ((i + 1) * wanted / possible == i * wanted / possible) continue;
+    if (!Takes(i, options_.recovery_states, possible)) continue;
     look(inner);
     if (result_.violations.size() >= options_.max_violations) return;
   }
-}
-
-std::string Explorer::Mount(Device* device, std::unique_ptr<Filesystem>* fs) {
-  std::string message;
-  auto mounted = Filesystem::Mount(device, CrashMountOptions(&clock_), &message);
-  if (!mounted.ok()) {
-    return absl::StrCat("does not mount: ", message, " (", std::string(ErrorText(mounted.error())),
-                        ")\n", errors_.Take());
-  }
-  *fs = std::move(mounted).value();
-  const std::string errors = errors_.Take();
-  return errors.empty() ? "" : "the mount complains: " + errors;
-}
-
-std::string Explorer::CheckMounted(Filesystem* fs, size_t returned, Tree* tree) {
-  std::string problem = ReadTree(fs, tree);
-  const std::string errors = errors_.Take();
-  if (problem.empty() && !errors.empty()) problem = "it complains: " + errors;
-  if (!problem.empty()) return absl::StrCat(problem, "\nthere is:\n", Describe(*tree));
-  return Judge(recording_.history, returned, *tree);
-}
-
-std::string Explorer::CheckState(MemoryDevice* device, size_t returned, bool remount,
-                                 std::string* fingerprint) {
-  std::string problem = remount ? FsckProblems(device) : "";
-  if (!problem.empty()) return "before the recovery: " + problem;
-  std::unique_ptr<Filesystem> fs;
-  problem = Mount(device, &fs);
-  Tree tree;
-  if (problem.empty()) problem = CheckMounted(fs.get(), returned, &tree);
-  if (fingerprint != nullptr) *fingerprint = Fingerprint(tree);
-  if (problem.empty()) problem = Grow(fs.get(), tree);
-  if (problem.empty()) problem = Use(fs.get());
-  if (!problem.empty()) return problem;
-  if (fs->Unmount() != Error::kOk) return "does not unmount: " + errors_.Take();
-  fs.reset();
-  problem = FsckProblems(device);
-  if (!problem.empty()) return "after the recovery: " + problem;
-  return remount ? CheckUse(device) : "";
-}
-
-// What a crash has left behind the end of a file does not come to light when the file grows.
-std::string Explorer::Grow(Filesystem* fs, const Tree& tree) {
-  const Files files(fs);
-  for (const auto& [ino, node] : tree.nodes) {
-    const uint64_t size = node.attributes.size;
-    if (!S_ISREG(node.attributes.mode) || size % kBlockSize == 0) continue;
-    const auto inode =
-        RunBlocking([&, id = ino](Attempt& attempt) { return fs->GetInode(attempt, id); });
-    if (!inode.ok()) return "a file is gone: " + std::string(ErrorText(inode.error()));
-    AttributeChange change;
-    change.size = size + kBlockSize;
-    if (!files.SetAttributes(*inode, change).ok()) return "a file cannot grow: " + errors_.Take();
-    const Result<std::string> content = files.Read(*inode, 0, *change.size);
-    if (!content.ok() || *content != node.content + std::string(kBlockSize, '\0')) {
-      return absl::StrCat("inode ", ino, " shows what lay behind its end of ", size, "\n",
-                          Describe(tree));
-    }
-  }
-  return "";
-}
-
-// A file is created, written and synced.
-std::string Explorer::Use(Filesystem* fs) {
-  const Files files(fs);
-  const Result<InodeRef> file = files.Create(files.Root(), kAfterwards);
-  if (!file.ok()) {
-    return "no file can be created: " + std::string(ErrorText(file.error())) + errors_.Take();
-  }
-  Error error = files.Write(*file, 0, kAfterwards);
-  Error synced = Error::kWouldBlock;
-  if (error == Error::kOk) {
-    error = RunBlocking([&](Attempt& attempt) {
-      return fs->Fsync(attempt, nullptr, *file, false, [&](Error e) { synced = e; });
-    });
-  }
-  if (error == Error::kOk) error = synced;
-  if (error == Error::kOk) return "";
-  return "it cannot be used: " + std::string(ErrorText(error)) + errors_.Take();
-}
-
-std::string Explorer::CheckUse(Device* device) {
-  std::unique_ptr<Filesystem> fs;
-  std::string problem = Mount(device, &fs);
-  if (!problem.empty()) return "the second time: " + problem;
-  {
-    const Files files(fs.get());
-    const Result<InodeRef> file = files.Lookup(files.Root(), kAfterwards);
-    if (!file.ok()) return "what was created after the recovery is gone";
-    const Result<std::string> text = files.Read(*file, 0, 100);
-    if (!text.ok() || *text != kAfterwards) {
-      return "what was synced after the recovery is gone";
-    }
-  }
-  return fs->Unmount() == Error::kOk ? "" : "does not unmount the second time";
 }
 
 }  // namespace
 
 Exploration Explore(const std::string& name, const Recording& recording,
                     const ExploreOptions& options) {
-  return Explorer(name, recording, options).Run();
+  const char* const wanted = std::getenv("CRASH_TOKEN");
+  if (wanted != nullptr) {
+    const std::string token(wanted);
+    const size_t bar = token.find('|');
+    if (bar != std::string::npos && token.substr(0, bar) == name) {
+      return Revisit(name, recording, token.substr(bar + 1));
+    }
+    Exploration other;
+    other.skipped = true;
+    return other;
+  }
+  Explorer explorer(name, recording, options);
+  explorer.Enumerate();
+  return explorer.Take();
+}
+
+Exploration Revisit(const std::string& name, const Recording& recording, const std::string& state) {
+  const ExploreOptions options;
+  Explorer explorer(name, recording, options);
+  explorer.Replay(state);
+  return explorer.Take();
 }
 
 }  // namespace sluice::crash

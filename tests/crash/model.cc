@@ -169,6 +169,7 @@ Error History::Perform(const Operation& operation) {
       return Error::kOk;
     case OpKind::kWrite:
     case OpKind::kAppend:
+    case OpKind::kMmap:
     case OpKind::kTruncate:
     case OpKind::kChmod:
       return PerformData(operation);
@@ -210,6 +211,10 @@ Error History::PerformData(const Operation& operation) {
       return Write(path, operation.offset, operation.value);
     case OpKind::kAppend:
       return Write(path, Get(id).content.size(), operation.value);
+    case OpKind::kMmap:
+      // Behind the end's page is SIGBUS, behind the end itself nothing that would stay.
+      if (operation.offset + operation.value > Get(id).content.size()) return Error::kInvalid;
+      return Write(path, operation.offset, operation.value);
     case OpKind::kTruncate:
       return Truncate(path, operation.value);
     case OpKind::kChmod:

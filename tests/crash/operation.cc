@@ -18,15 +18,16 @@ struct Form {
 };
 
 constexpr Form kForms[] = {
-    {"create", OpKind::kCreate, 1, 0},       {"mkdir", OpKind::kMkdir, 1, 0},
-    {"symlink", OpKind::kSymlink, 2, 0},     {"link", OpKind::kLink, 2, 0},
-    {"unlink", OpKind::kUnlink, 1, 0},       {"rmdir", OpKind::kRmdir, 1, 0},
-    {"rename", OpKind::kRename, 2, 0},       {"exchange", OpKind::kExchange, 2, 0},
-    {"write", OpKind::kWrite, 1, 2},         {"append", OpKind::kAppend, 1, 1},
-    {"truncate", OpKind::kTruncate, 1, 1},   {"chmod", OpKind::kChmod, 1, 1},
-    {"open", OpKind::kOpen, 2, 0},           {"tmpfile", OpKind::kTmpfile, 2, 0},
-    {"close", OpKind::kClose, 1, 0},         {"fsync", OpKind::kFsync, 1, 0},
-    {"fdatasync", OpKind::kFdatasync, 1, 0}, {"sync", OpKind::kSync, 0, 0},
+    {"create", OpKind::kCreate, 1, 0},   {"mkdir", OpKind::kMkdir, 1, 0},
+    {"symlink", OpKind::kSymlink, 2, 0}, {"link", OpKind::kLink, 2, 0},
+    {"unlink", OpKind::kUnlink, 1, 0},   {"rmdir", OpKind::kRmdir, 1, 0},
+    {"rename", OpKind::kRename, 2, 0},   {"exchange", OpKind::kExchange, 2, 0},
+    {"write", OpKind::kWrite, 1, 2},     {"append", OpKind::kAppend, 1, 1},
+    {"mmap", OpKind::kMmap, 1, 2},       {"truncate", OpKind::kTruncate, 1, 1},
+    {"chmod", OpKind::kChmod, 1, 1},     {"open", OpKind::kOpen, 2, 0},
+    {"tmpfile", OpKind::kTmpfile, 2, 0}, {"close", OpKind::kClose, 1, 0},
+    {"fsync", OpKind::kFsync, 1, 0},     {"fdatasync", OpKind::kFdatasync, 1, 0},
+    {"sync", OpKind::kSync, 0, 0},
 };
 
 std::optional<Operation> ParseOperation(const std::string& text) {

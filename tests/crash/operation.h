@@ -8,6 +8,8 @@
 //   create P | mkdir P | symlink P TARGET | link P Q | unlink P | rmdir P
 //   rename P Q | exchange P Q
 //   write P OFFSET LENGTH | append P LENGTH | truncate P SIZE | chmod P OCTAL
+//   mmap P OFFSET LENGTH: a store through a shared mapping that the kernel writes back at once,
+//     which it does in whole pages, cut off at the end of the file
 //   open @h P | tmpfile @h DIRECTORY | close @h
 //   fsync P | fdatasync P | sync
 //
@@ -35,6 +37,7 @@ enum class OpKind : uint8_t {
   kExchange,  // the last one that changes names
   kWrite,
   kAppend,
+  kMmap,
   kTruncate,
   kChmod,
   kOpen,

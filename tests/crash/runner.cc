@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/crash/runner.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -46,10 +47,18 @@ class Executor {
   std::string Do(const Operation& operation) {
     // Before the model moves on: where an append goes, and whose pattern it is.
     const Error expected = history_->Apply(operation);
-    if (expected != Error::kOk) return Failed(operation, "the model", expected);
+    impossible_ = expected != Error::kOk;
+    if (impossible_) {
+      // Whoever thinks otherwise is wrong about it, the model perhaps.
+      impossible_ = !ChangesNames(operation.kind) || Perform(operation) != Error::kOk;
+      return Failed(operation, impossible_ ? "the model" : "the model alone", expected);
+    }
     const Error error = Perform(operation);
     return error == Error::kOk ? "" : Failed(operation, "the filesystem", error);
   }
+
+  // The last operation cannot be done, says the model.
+  bool impossible() const { return impossible_; }
 
  private:
   static std::string Failed(const Operation& operation, const char* who, Error error) {
@@ -84,6 +93,7 @@ class Executor {
         return fs_->Sync();
       case OpKind::kWrite:
       case OpKind::kAppend:
+      case OpKind::kMmap:
       case OpKind::kTruncate:
       case OpKind::kChmod:
         return Data(operation);
@@ -155,9 +165,16 @@ class Executor {
     // The model has written already: what it has there is what is to be written.
     const NodeId id = history_->Resolve(operation.names[0]);
     const std::string& content = history_->state(history_->last()).at(id)->content;
-    const uint64_t offset =
-        operation.kind == OpKind::kAppend ? content.size() - operation.value : operation.offset;
-    return files_.Write(inode, offset, std::string_view(content).substr(offset, operation.value));
+    uint64_t offset = operation.offset;
+    uint64_t end = offset + operation.value;
+    if (operation.kind == OpKind::kAppend) {
+      offset = content.size() - operation.value;
+      end = content.size();
+    } else if (operation.kind == OpKind::kMmap) {
+      offset -= offset % kBlockSize;
+      end = std::min<uint64_t>((end + kBlockSize - 1) / kBlockSize * kBlockSize, content.size());
+    }
+    return files_.Write(inode, offset, std::string_view(content).substr(offset, end - offset));
   }
 
   Error Fsync(const std::string& path, bool data_only) {
@@ -173,6 +190,7 @@ class Executor {
   Filesystem* const fs_;
   const Files files_;
   History* const history_;
+  bool impossible_ = false;
   std::map<std::string, std::unique_ptr<OpenFile>> open_;
 };
 
@@ -183,8 +201,10 @@ class Run {
 
   Recording Record(const std::string& workload) {
     Recording recording;
+    recording.setting = setting_.name;
     recording.problem = Prepare(&recording.history);
     if (recording.problem.empty()) recording.problem = Perform(workload, &recording.history);
+    recording.impossible = impossible_;
     recording.log = device_->TakeLog();
     return recording;
   }
@@ -256,6 +276,7 @@ class Run {
       std::string problem = executor.Do(operation);
       if (setting_.dirsync && ChangesNames(operation.kind)) history->Committed();
       if (problem.empty() && recording_) problem = Between(history);
+      impossible_ = executor.impossible();
       if (!problem.empty()) return problem;
       if (recording_) device_->Mark(history->last());
     }
@@ -299,6 +320,7 @@ class Run {
   std::unique_ptr<Device> top_;
   std::unique_ptr<Filesystem> fs_;
   bool recording_ = false;
+  bool impossible_ = false;
 };
 
 }  // namespace

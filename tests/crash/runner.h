@@ -60,7 +60,9 @@ struct RunOptions {
 
 // The recording of one run.
 struct Recording {
-  std::string problem;  // why the workload itself is wrong or failed; the rest is void then
+  std::string problem;      // why the workload itself is wrong or failed; the rest is void then
+  bool impossible = false;  // it is wrong: the model says that an operation cannot be done
+  std::string setting;
   History history;
   CrashLog log;
 };
