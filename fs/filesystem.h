@@ -67,6 +67,8 @@ struct MountOptions {
   // No background threads: commits, checkpoints and writeout happen only in Sync, Fsync and
   // Unmount, on the caller's thread. For deterministic tests.
   bool manual = false;
+  // Tests: as JournalOptions::on_point.
+  std::function<void(JournalPoint)> on_journal_point;
 };
 
 struct Caller {

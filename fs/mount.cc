@@ -232,6 +232,7 @@ Error Mounting::OpenJournal() {
   options.barrier = fs_->options.barrier;
   options.clock = fs_->options.clock;
   options.manual = fs_->options.manual;
+  options.on_point = fs_->options.on_journal_point;
   Result<std::unique_ptr<Journal>> journal =
       Journal::Open(options, fs_->device, fs_->cache.get(), fs_->groups.get(), log_);
   if (!journal.ok()) {

@@ -9,35 +9,11 @@
 #include <vector>
 
 #include "tests/crash/explorer.h"
+#include "tests/crash/faulty_device.h"
 #include "tests/crash/workloads.h"
 
 namespace sluice::crash {
 namespace {
-
-// Hands every request on, but for those that a test keeps for itself.
-class FaultyDevice : public Device {
- public:
-  explicit FaultyDevice(Device* below) : below_(below) {}
-  uint64_t size() const override { return below_->size(); }
-  bool read_only() const override { return false; }
-  void Submit(std::span<IoRequest* const> requests) override {
-    for (IoRequest* request : requests) {
-      if (!Swallow(*request)) {
-        below_->Submit({&request, 1});
-      } else {
-        request->Done(Error::kOk);
-      }
-    }
-  }
-
- protected:
-  // True: the request is told to have succeeded and goes no further.
-  virtual bool Swallow(const IoRequest& request) = 0;
-  Device* below() const { return below_; }
-
- private:
-  Device* const below_;
-};
 
 // Flushes that do nothing: all of them, or every second one.
 class NoFlushDevice : public FaultyDevice {

@@ -261,6 +261,9 @@ class Run {
     MountOptions options = CrashMountOptions(&clock_);
     options.barrier = options_.barrier;
     options.dirsync = setting_.dirsync;
+    options.on_journal_point = [this](JournalPoint point) {
+      if (recording_ && options_.on_point) options_.on_point(point, *device_);
+    };
     std::string message;
     auto mounted = Filesystem::Mount(device, options, &message);
     if (!mounted.ok()) return "mount: " + message;
@@ -275,6 +278,7 @@ class Run {
     for (const Operation& operation : *operations) {
       std::string problem = executor.Do(operation);
       if (setting_.dirsync && ChangesNames(operation.kind)) history->Committed();
+      if (recording_ && options_.after_operation) options_.after_operation(fs_.get());
       if (problem.empty() && recording_) problem = Between(history);
       impossible_ = executor.impossible();
       if (!problem.empty()) return problem;

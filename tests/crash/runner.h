@@ -53,9 +53,14 @@ struct Setting {
 // A device between filesystem and crash device, for planted faults; absent: none.
 using MakeDevice = std::function<std::unique_ptr<Device>(Device* below)>;
 
+// Hooks are called from the workload's first operation on.
 struct RunOptions {
   bool barrier = true;
   MakeDevice make_device;
+  // At each ordering point of a commit or checkpoint.
+  std::function<void(JournalPoint, const CrashDevice&)> on_point;
+  // After each operation, before what Setting::between says.
+  std::function<void(Filesystem*)> after_operation;
 };
 
 // The recording of one run.
