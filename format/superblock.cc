@@ -144,8 +144,7 @@ Error ParseSuperblock(ConstBlockSpan block, Superblock* super, std::string* reas
     return Fail(Error::kNewerFormat, absl::StrCat("format version ", uint32_t{fixed.version}),
                 reason);
   }
-  const uint32_t unknown =
-      fixed.feature_incompat & ~(kKnownIncompat | kFeatureIncompatExternalJournal);
+  const uint32_t unknown = fixed.feature_incompat & ~kKnownIncompat;
   if (unknown != 0) {
     return Fail(Error::kNewerFormat,
                 absl::StrCat("unknown incompatible features 0x", absl::Hex(unknown)), reason);

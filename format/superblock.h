@@ -33,8 +33,7 @@ inline constexpr InodeNumber kFirstUserInode = 11;
 inline constexpr uint32_t kFeatureIncompatExternalJournal = 1u << 0;
 inline constexpr uint32_t kKnownCompat = 0;
 inline constexpr uint32_t kKnownRoCompat = 0;
-// External journals are not supported by this version: the bit is reserved, not known.
-inline constexpr uint32_t kKnownIncompat = 0;
+inline constexpr uint32_t kKnownIncompat = kFeatureIncompatExternalJournal;
 
 inline constexpr uint32_t kMaxJournalRuns = 4;
 
@@ -68,11 +67,11 @@ struct SuperSector0 {
   LeS64 created;  // ns since the epoch
   uint8_t uuid[16];
   char label[64];          // NUL-padded UTF-8
-  Le32 journal_run_count;  // 1..4
+  Le32 journal_run_count;  // 1..4; 0: the journal is external (format/journal_device.h)
   Le32 backup_group;       // group this copy lies in; 0 for the primary
   JournalRun journal_runs[kMaxJournalRuns];
   uint8_t journal_uuid[16];  // of an external journal; zero if internal
-  uint8_t reserved[224];
+  uint8_t reserved[224];     // starts with an ExternalJournal if there is one
 };
 static_assert(OnDisk<SuperSector0>);
 static_assert(sizeof(SuperSector0) == 512);
