@@ -15,6 +15,7 @@
 
 #include "fs/filesystem_impl.h"
 #include "tests/support/fs_fixture.h"
+#include "tests/support/held_device.h"
 
 namespace sluice {
 namespace {
@@ -287,6 +288,76 @@ TEST_F(OrderedDropTest, Delete) {
     fs_->impl()->inodes->DrainReaper();
   });
   ExpectWritten();
+}
+
+// J6: I/O that is still on its way when its blocks are punched. The punch waits for it, so that
+// neither does the reader see what another file writes there later, nor does a late write hit it.
+class HeldTest : public ::testing::Test {
+ protected:
+  HeldTest() : memory_(testing_support::NewImage(uint64_t{32} << 20)), held_(memory_.get()) {
+    MountOptions options;
+    options.manual = true;
+    std::string message;
+    fs_ = Filesystem::Mount(&held_, options, &message).value();
+    file_ = files().Create(files().Root(), "f").value();
+    EXPECT_EQ(files().Write(file_, 0, std::string(8 * kBlock, 'o')), Error::kOk);
+    EXPECT_EQ(fs_->Sync(), Error::kOk);
+  }
+  ~HeldTest() override {
+    file_.reset();
+    EXPECT_EQ(fs_->Unmount(), Error::kOk);
+  }
+  testing_support::Files files() { return testing_support::Files(fs_.get()); }
+  Error TryPunch() {
+    Attempt attempt;
+    return fs_->Fallocate(attempt, kRoot, file_, kPunch, 0, 8 * kBlock);
+  }
+  // The punch can go on now; what it frees goes to another file, all there is being taken.
+  void PunchAndReuse() {
+    ASSERT_EQ(files().Fallocate(file_, kPunch, 0, 8 * kBlock), Error::kOk);
+    ASSERT_EQ(fs_->Sync(), Error::kOk);
+    const InodeRef other = files().Create(files().Root(), "other").value();
+    uint64_t size = 0;
+    while (files().Write(other, size, std::string(64 * kBlock, 'x')) == Error::kOk) {
+      size += 64 * kBlock;
+    }
+    ASSERT_EQ(fs_->Sync(), Error::kOk);
+    ASSERT_GT(size, uint64_t{16} << 20);
+    for (uint64_t at = 0; at < size; at += 64 * kBlock) {
+      ASSERT_TRUE(files().Read(other, at, 64 * kBlock).value() == std::string(64 * kBlock, 'x'));
+    }
+    EXPECT_TRUE(files().Read(file_, 0, 8 * kBlock).value() == std::string(8 * kBlock, '\0'));
+  }
+
+  std::unique_ptr<MemoryDevice> memory_;
+  HeldDevice held_;
+  std::unique_ptr<Filesystem> fs_;
+  InodeRef file_;
+};
+
+TEST_F(HeldTest, AReadOnItsWaySeesTheFilesOwnBytes) {
+  std::string data(8 * kBlock, '?');
+  Result<size_t> count = Error::kWouldBlock;
+  held_.Hold(IoOp::kRead);
+  Attempt attempt;
+  ASSERT_EQ(fs_->Read(attempt, file_, 0, std::as_writable_bytes(std::span(data)),
+                      [&](Result<size_t> got) { count = got; }),
+            Error::kOk);
+  ASSERT_EQ(held_.held(), 1u);
+  EXPECT_EQ(TryPunch(), Error::kWouldBlock);
+  held_.Release();
+  ASSERT_TRUE(count.ok());
+  EXPECT_TRUE(data == std::string(8 * kBlock, 'o'));
+  PunchAndReuse();
+}
+
+TEST_F(HeldTest, AWriteOnItsWayDoesNotHitTheNextOwner) {
+  ASSERT_EQ(files().Write(file_, 0, std::string(8 * kBlock, 'n')), Error::kOk);
+  held_.Hold(IoOp::kWrite);
+  ASSERT_EQ(file_->StartWriteback(100, IoKind::kBackgroundWrite), 8u);
+  EXPECT_EQ(TryPunch(), Error::kWouldBlock);
+  held_.Release();
+  PunchAndReuse();
 }
 
 // After each operation either the power goes off, and what was synced is there, or it does not.
