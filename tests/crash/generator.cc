@@ -43,6 +43,11 @@ constexpr Change kChanges[] = {
     {"truncate A/foo 0", "A/foo", "A"},
     {"truncate A/foo 1000", "A/foo", "A"},
     {"truncate A/foo 9000", "A/foo", "A"},
+    {"fallocate A/foo 4096 12288", "A/foo", "A"},
+    {"fallocate_keep A/foo 8192 8192", "A/foo", "A"},
+    {"punch A/foo 0 4096", "A/foo", "A"},
+    {"punch A/foo 1000 3000", "A/foo", "A"},
+    {"zero A/foo 500 9000", "A/foo", "A"},
     {"chmod A/foo 600", "A/foo", "A"},
 };
 

@@ -171,6 +171,10 @@ Error History::Perform(const Operation& operation) {
     case OpKind::kAppend:
     case OpKind::kMmap:
     case OpKind::kTruncate:
+    case OpKind::kFallocate:
+    case OpKind::kFallocateKeep:
+    case OpKind::kPunch:
+    case OpKind::kZero:
     case OpKind::kChmod:
       return PerformData(operation);
     default:
@@ -215,6 +219,11 @@ Error History::PerformData(const Operation& operation) {
       // Behind the end's page is SIGBUS, behind the end itself nothing that would stay.
       if (operation.offset + operation.value > Get(id).content.size()) return Error::kInvalid;
       return Write(path, operation.offset, operation.value);
+    case OpKind::kFallocate:
+    case OpKind::kFallocateKeep:
+    case OpKind::kPunch:
+    case OpKind::kZero:
+      return Allocate(operation);
     case OpKind::kTruncate:
       return Truncate(path, operation.value);
     case OpKind::kChmod:
@@ -315,6 +324,23 @@ Error History::Write(const std::string& path, uint64_t offset, uint64_t length) 
   std::string& content = Edit(id, grows)->content;
   if (grows) content.resize(offset + length, '\0');
   content.replace(offset, length, Pattern(id, patterns_ + states_.size(), offset, length));
+  written_.back() = id;
+  return Error::kOk;
+}
+
+// Each kind is a change of the inode, even where nothing is to be seen of it.
+Error History::Allocate(const Operation& operation) {
+  const NodeId id = Resolve(operation.names[0]);
+  if (Get(id).type != NodeType::kFile) return Error::kInvalid;
+  const uint64_t end = operation.offset + operation.value;
+  const bool zeroes = operation.kind == OpKind::kPunch || operation.kind == OpKind::kZero;
+  const bool grows = operation.kind == OpKind::kFallocate || operation.kind == OpKind::kZero;
+  std::string& content = Edit(id, zeroes || (grows && end > Get(id).content.size()))->content;
+  if (grows && end > content.size()) content.resize(end, '\0');
+  if (zeroes && operation.offset < content.size()) {
+    const size_t length = std::min<uint64_t>(operation.value, content.size() - operation.offset);
+    content.replace(operation.offset, length, length, '\0');
+  }
   written_.back() = id;
   return Error::kOk;
 }

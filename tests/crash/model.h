@@ -90,6 +90,7 @@ class History {
   Error Remove(const std::string& path, bool directory);
   Error Rename(const std::string& from, const std::string& to, bool exchange);
   Error Write(const std::string& path, uint64_t offset, uint64_t length);
+  Error Allocate(const Operation& operation);
   Error Truncate(const std::string& path, uint64_t size);
   void Persist(const Operation& operation);
 

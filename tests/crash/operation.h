@@ -8,6 +8,8 @@
 //   create P | mkdir P | symlink P TARGET | link P Q | unlink P | rmdir P
 //   rename P Q | exchange P Q
 //   write P OFFSET LENGTH | append P LENGTH | truncate P SIZE | chmod P OCTAL
+//   fallocate P OFFSET LENGTH | fallocate_keep P OFFSET LENGTH (KEEP_SIZE)
+//   punch P OFFSET LENGTH | zero P OFFSET LENGTH (ZERO_RANGE)
 //   mmap P OFFSET LENGTH: a store through a shared mapping that the kernel writes back at once,
 //     which it does in whole pages, cut off at the end of the file
 //   open @h P | tmpfile @h DIRECTORY | close @h
@@ -39,6 +41,10 @@ enum class OpKind : uint8_t {
   kAppend,
   kMmap,
   kTruncate,
+  kFallocate,
+  kFallocateKeep,
+  kPunch,
+  kZero,
   kChmod,
   kOpen,
   kTmpfile,

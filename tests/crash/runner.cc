@@ -97,6 +97,14 @@ class Executor {
       case OpKind::kTruncate:
       case OpKind::kChmod:
         return Data(operation);
+      case OpKind::kFallocate:
+        return Allocate(operation, 0);
+      case OpKind::kFallocateKeep:
+        return Allocate(operation, kFallocateKeepSize);
+      case OpKind::kPunch:
+        return Allocate(operation, kFallocatePunchHole | kFallocateKeepSize);
+      case OpKind::kZero:
+        return Allocate(operation, kFallocateZeroRange);
       default:
         return Names(operation);
     }
@@ -175,6 +183,13 @@ class Executor {
       end = std::min<uint64_t>((end + kBlockSize - 1) / kBlockSize * kBlockSize, content.size());
     }
     return files_.Write(inode, offset, std::string_view(content).substr(offset, end - offset));
+  }
+
+  Error Allocate(const Operation& operation, uint32_t mode) {
+    ASSIGN_OR_RETURN(const InodeRef inode, Find(operation.names[0]));
+    return RunBlocking([&](Attempt& attempt) {
+      return fs_->Fallocate(attempt, kRoot, inode, mode, operation.offset, operation.value);
+    });
   }
 
   Error Fsync(const std::string& path, bool data_only) {

@@ -111,6 +111,22 @@ const std::vector<Workload>& Workloads() {
        "fsync A"},
       {"append_fdatasync_size",
        "append A/foo 4096; fdatasync A/foo; append A/foo 100; fdatasync A/foo"},
+      {"keep_size_fsync", "fallocate_keep A/foo 4096 20000; fsync A/foo; append A/foo 9000"},
+      {"keep_size_then_append_fsync",
+       "fallocate_keep A/foo 8192 16384; append A/foo 5000; fsync A/foo"},
+      {"fallocate_fdatasync_write",
+       "fallocate A/bar 0 16384; fdatasync A/bar; write A/bar 4000 5000; fdatasync A/bar"},
+      {"punch_fsync", "punch A/foo 0 4096; fsync A/foo; write A/foo 100 200; fsync A/foo"},
+      {"punch_unaligned_fsync", "punch A/foo 1000 4000; fsync A/foo"},
+      {"punch_past_the_end",
+       "punch A/foo 4096 100000; fsync A/foo; append A/foo 3000; fsync A/foo"},
+      {"keep_size_punched_past_the_end",
+       "fallocate_keep A/foo 8192 16384; fsync A/foo; punch A/foo 8192 8192; fsync A/foo; "
+       "truncate A/foo 20000; fsync A/foo"},
+      {"zero_range_fsync", "zero A/foo 500 9000; fsync A/foo; append A/foo 100; fdatasync A/foo"},
+      {"punched_blocks_reused",
+       "append A/foo 20000; fsync A/foo; punch A/foo 0 16384; create A/f; append A/f 16384; "
+       "fsync A/f"},
       {"deep_renames_fsync_directory",
        "mkdir A/C/D; create A/C/D/f; sync; rename A/C/D B/D; rename A/C B/D/C; fsync B/D; "
        "mkdir A/C; fsync A/C"},
