@@ -223,7 +223,7 @@ Error CheckMode(uint32_t mode) {
 Error Filesystem::Fallocate(Attempt& attempt, const Caller& caller, const InodeRef& inode,
                             uint32_t mode, uint64_t offset, uint64_t length) {
   Impl* fs = impl_.get();
-  RETURN_IF_ERROR(fs->CheckWritable());
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->BeginChange(attempt));
   if (inode->is_directory()) return Error::kIsDirectory;
   if (!inode->is_regular()) return Error::kNoDevice;
   RETURN_IF_ERROR(CheckMode(mode));

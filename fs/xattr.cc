@@ -211,7 +211,7 @@ Error Filesystem::SetXattr(Attempt& attempt, const Caller& caller, const InodeRe
                            std::string_view name, std::span<const std::byte> value,
                            XattrSetMode mode) {
   Impl* fs = impl_.get();
-  RETURN_IF_ERROR(fs->CheckWritable());
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->BeginChange(attempt));
   ASSIGN_OR_RETURN(const XattrName parsed, format::ParseXattrName(name));
   MutexLock lock(&inode->mutex);
   return XattrChange(fs, attempt, inode).Set(caller, {.name = parsed, .value = value}, mode);
@@ -219,7 +219,7 @@ Error Filesystem::SetXattr(Attempt& attempt, const Caller& caller, const InodeRe
 
 Error Filesystem::RemoveXattr(Attempt& attempt, const InodeRef& inode, std::string_view name) {
   Impl* fs = impl_.get();
-  RETURN_IF_ERROR(fs->CheckWritable());
+  ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->BeginChange(attempt));
   ASSIGN_OR_RETURN(const XattrName parsed, format::ParseXattrName(name));
   MutexLock lock(&inode->mutex);
   return XattrChange(fs, attempt, inode).Remove(parsed);

@@ -328,14 +328,16 @@ Error History::Write(const std::string& path, uint64_t offset, uint64_t length) 
   return Error::kOk;
 }
 
-// Each kind is a change of the inode, even where nothing is to be seen of it.
+// Each kind is a change of the inode, even where nothing is to be seen of it. Zeroing within mapped
+// blocks is an overwrite: fdatasync need not commit for it. All zeroing is taken for that here: the
+// promise is the weaker one.
 Error History::Allocate(const Operation& operation) {
   const NodeId id = Resolve(operation.names[0]);
   if (Get(id).type != NodeType::kFile) return Error::kInvalid;
   const uint64_t end = operation.offset + operation.value;
   const bool zeroes = operation.kind == OpKind::kPunch || operation.kind == OpKind::kZero;
   const bool grows = operation.kind == OpKind::kFallocate || operation.kind == OpKind::kZero;
-  std::string& content = Edit(id, zeroes || (grows && end > Get(id).content.size()))->content;
+  std::string& content = Edit(id, grows && end > Get(id).content.size())->content;
   if (grows && end > content.size()) content.resize(end, '\0');
   if (zeroes && operation.offset < content.size()) {
     const size_t length = std::min<uint64_t>(operation.value, content.size() - operation.offset);
