@@ -14,6 +14,7 @@ make_scratch() {
   # Not /tmp: that is memory on many machines.
   SCRATCH=$(mktemp -d "${TMPDIR:-/var/tmp}/sluicefs-$1.XXXXXX")
   SCRATCH=$(realpath "$SCRATCH")
+  chmod 711 "$SCRATCH"  # some tests become a plain user, who must get through
   export TMPDIR=$SCRATCH TEST_TMPDIR=$SCRATCH
   trap clean_up EXIT
   trap 'exit 130' INT
