@@ -49,6 +49,9 @@ static_assert(offsetof(Extent, physical) == 8);
 // The blocks are allocated but hold no data of the file yet: they read as zeros.
 inline constexpr uint16_t kExtentUnwritten = 1u << 0;
 
+// The logical block behind the extent's last.
+inline FileBlock EndOf(const Extent& extent) { return FileBlock{extent.logical} + extent.length; }
+
 struct ExtentIndex {
   Le32 logical;
   Le32 reserved;

@@ -18,8 +18,6 @@ using format::Extent;
 
 namespace {
 
-FileBlock EndOf(const Extent& extent) { return FileBlock{extent.logical} + extent.length; }
-
 Extent Part(const Extent& whole, FileBlock first, FileBlock end, uint16_t flags) {
   Extent part = {};
   part.logical = static_cast<uint32_t>(first);

@@ -20,8 +20,6 @@ namespace {
 constexpr int kMaxRevokes = 1024;
 constexpr int kMaxExtents = 2048;
 
-FileBlock EndOf(const Extent& extent) { return FileBlock{extent.logical} + extent.length; }
-
 // The physical blocks of [start, end of the extent).
 BlockRun RunFrom(const Extent& extent, FileBlock start) {
   return {extent.physical + (start - extent.logical), EndOf(extent) - start};

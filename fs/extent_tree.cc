@@ -22,8 +22,6 @@ using format::kExtentNodeOffset;
 
 namespace {
 
-FileBlock EndOf(const Extent& extent) { return FileBlock{extent.logical} + extent.length; }
-
 // The smallest i of [0, count) for which `after(i)` holds, or count; `after` holds from some i on.
 template <typename After>
 uint32_t FirstWhere(uint32_t count, After after) {

@@ -92,21 +92,15 @@ std::string DescribeForeign(const std::string& path) {
   return "";
 }
 
-std::string Canonical(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path canonical = std::filesystem::canonical(path, error);
-  return error ? path : canonical.string();
-}
-
 bool SameThing(const std::string& source, const std::string& path, const struct stat& status) {
-  if (Canonical(source) == path) return true;
+  if (CanonicalPath(source) == path) return true;
   struct stat other;
   if (::stat(source.c_str(), &other) != 0) return false;
   if (S_ISBLK(status.st_mode) && S_ISBLK(other.st_mode) && status.st_rdev == other.st_rdev) {
     return true;
   }
   return S_ISBLK(other.st_mode) && absl::StartsWith(source, "/dev/loop") &&
-         Canonical(ResolveBackingFile(source)) == path;
+         CanonicalPath(ResolveBackingFile(source)) == path;
 }
 
 std::string MountedOn(const std::string& path, const struct stat& status) {
@@ -125,6 +119,12 @@ std::string MountedOn(const std::string& path, const struct stat& status) {
 
 }  // namespace
 
+std::string CanonicalPath(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path canonical = std::filesystem::canonical(path, error);
+  return error ? path : canonical.string();
+}
+
 std::string DescribeContents(const std::string& path) {
   const std::string own = DescribeOwn(path);
   return own.empty() ? DescribeForeign(path) : own;
@@ -133,7 +133,7 @@ std::string DescribeContents(const std::string& path) {
 std::string DescribeUse(const std::string& path) {
   struct stat status;
   if (::stat(path.c_str(), &status) != 0) return "";
-  const std::string target = MountedOn(Canonical(path), status);
+  const std::string target = MountedOn(CanonicalPath(path), status);
   if (!target.empty()) return absl::StrCat("mounted on ", target);
   if (!S_ISBLK(status.st_mode)) return "";
   // The kernel refuses O_EXCL while a filesystem, swap, RAID or the like holds the device.

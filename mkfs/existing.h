@@ -9,6 +9,9 @@
 
 namespace sluice {
 
+// The path without symbolic links, as the mount table has it; the same path if it leads nowhere.
+std::string CanonicalPath(const std::string& path);
+
 // "an ext4 filesystem", "a gpt partition table", "a sluicefs filesystem labelled home"; empty if
 // nothing is recognised. Reads only.
 std::string DescribeContents(const std::string& path);

@@ -2,7 +2,6 @@
 #include "mkfs/journal_target.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,12 +11,6 @@
 
 namespace sluice {
 namespace {
-
-std::string Canonical(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path canonical = std::filesystem::canonical(path, error);
-  return error ? path : canonical.string();
-}
 
 bool IsOwned(const format::JournalDeviceSuper& super) {
   return std::ranges::any_of(super.owner, [](uint8_t byte) { return byte != 0; });
@@ -50,7 +43,7 @@ std::optional<JournalTarget> JournalTarget::Open(const std::string& path, bool f
   }
   options->external_journal_blocks = super->log_blocks;
   std::ranges::copy(super->uuid, options->external_journal_uuid.begin());
-  options->external_journal_path = Canonical(path);
+  options->external_journal_path = CanonicalPath(path);
   return target;
 }
 
