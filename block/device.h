@@ -52,6 +52,8 @@ class IoRequest {
   // Somebody waits for this background request: set by anyone who makes sure that it is not Done
   // meanwhile, before, during or after Submit, and followed by Device::Promote.
   std::atomic<bool> urgent{false};
+  // For devices: whether this request, or the one that it stands for, is marked so.
+  virtual bool IsUrgent() const { return urgent.load(std::memory_order_acquire); }
 };
 
 // Thread-safe, all of it.

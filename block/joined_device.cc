@@ -24,6 +24,7 @@ class JoinedDevice::Moved final : public IoRequest {
     delete this;
     request->Done(error);
   }
+  bool IsUrgent() const override { return request_->IsUrgent(); }
 
  private:
   IoRequest* const request_;
@@ -94,6 +95,11 @@ void JoinedDevice::Submit(std::span<IoRequest* const> requests) {
     IoRequest* const moved = new Moved(request, place->offset);
     place->device->Submit({&moved, 1});
   }
+}
+
+void JoinedDevice::Promote() {
+  first_->Promote();
+  second_->Promote();
 }
 
 Error JoinedDevice::Read(uint64_t offset, std::span<std::byte> data, IoKind kind) {

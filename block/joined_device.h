@@ -30,6 +30,7 @@ class JoinedDevice final : public Device {
   uint64_t size() const override { return first_bytes_ + second_bytes_; }
   bool read_only() const override { return first_->read_only() || second_->read_only(); }
   void Submit(std::span<IoRequest* const> requests) override;
+  void Promote() override;
   Error Read(uint64_t offset, std::span<std::byte> data, IoKind kind = IoKind::kRead) override;
   Error Write(uint64_t offset, std::span<const std::byte> data,
               IoKind kind = IoKind::kSyncWrite) override;

@@ -38,7 +38,7 @@ class Scheduler::Passage final : public IoRequest {
     request->Done(error);
   }
 
-  bool IsUrgent() const { return request_->urgent.load(std::memory_order_acquire); }
+  bool IsUrgent() const override { return request_->IsUrgent(); }
 
   bool background;  // counted as such
 

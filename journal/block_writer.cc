@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "journal/block_writer.h"
 
-#include <deque>
 #include <vector>
 
 #include "base/mutex.h"
@@ -11,9 +10,11 @@ namespace {
 
 constexpr uint64_t kMaxRequestBytes = 256 * kBlockSize;
 
+}  // namespace
+
 // Counts down the requests of one call. It is the waiter who destroys it, so the last request
 // touches it only under the mutex.
-class Latch {
+class HomeWrites::Latch {
  public:
   explicit Latch(size_t count) : pending_(count) {}
 
@@ -36,9 +37,9 @@ class Latch {
   Error error_ ABSL_GUARDED_BY(mutex_) = Error::kOk;
 };
 
-class HomeWrite : public IoRequest {
+class HomeWrites::Request final : public IoRequest {
  public:
-  HomeWrite(const HomeBlock& first, IoKind io_kind) {
+  Request(const HomeBlock& first, IoKind io_kind) {
     op = IoOp::kWrite;
     kind = io_kind;
     offset = first.home << kBlockShift;
@@ -61,26 +62,36 @@ class HomeWrite : public IoRequest {
   Latch* latch = nullptr;
 };
 
-}  // namespace
-
-Error WriteHomeBlocks(Device* device, std::span<const HomeBlock> blocks, IoKind kind) {
-  std::deque<HomeWrite> writes;  // addresses must not move
+HomeWrites::HomeWrites(std::span<const HomeBlock> blocks, IoKind kind) {
   for (const HomeBlock& block : blocks) {
-    if (!writes.empty() && writes.back().Continues(block)) {
-      writes.back().Append(block);
+    if (!requests_.empty() && requests_.back().Continues(block)) {
+      requests_.back().Append(block);
     } else {
-      writes.emplace_back(block, kind);
+      requests_.emplace_back(block, kind);
     }
   }
-  Latch latch(writes.size());
-  std::vector<IoRequest*> requests;
-  requests.reserve(writes.size());
-  for (HomeWrite& write : writes) {
-    write.latch = &latch;
-    requests.push_back(&write);
+}
+
+HomeWrites::~HomeWrites() = default;
+
+Error HomeWrites::Write(Device* device) {
+  Latch latch(requests_.size());
+  std::vector<IoRequest*> submit;
+  submit.reserve(requests_.size());
+  for (Request& request : requests_) {
+    request.latch = &latch;
+    submit.push_back(&request);
   }
-  device->Submit(requests);
+  device->Submit(submit);
   return latch.Wait();
+}
+
+void HomeWrites::MarkUrgent() {
+  for (Request& request : requests_) request.urgent.store(true, std::memory_order_release);
+}
+
+Error WriteHomeBlocks(Device* device, std::span<const HomeBlock> blocks, IoKind kind) {
+  return HomeWrites(blocks, kind).Write(device);
 }
 
 }  // namespace sluice

@@ -194,13 +194,41 @@ Error Journal::Impl::WriteBatch(Tid tid, std::span<const BufferRef> batch, IoKin
         break;
     }
   }
-  const Error result = writes.empty() ? Error::kOk : WriteHomeBlocks(device_, writes, kind);
+  const Error result = writes.empty() ? Error::kOk : WriteHomeCopies(writes, kind);
   for (Buffer* buffer : written) EndHomeWrite(tid, buffer, result == Error::kOk);
   MutexLock lock(&mutex_);
   ++batches_done_;
   stats_.checkpointed_blocks += writes.size();
   finished_.SignalAll();
   return result;
+}
+
+Error Journal::Impl::WriteHomeCopies(std::span<const HomeBlock> writes, IoKind kind) {
+  HomeWrites batch(writes, kind);
+  {
+    MutexLock lock(&mutex_);
+    if (checkpoint_waiters_ > 0) batch.MarkUrgent();
+    home_writes_ = &batch;
+  }
+  const Error result = batch.Write(device_);
+  MutexLock lock(&mutex_);
+  home_writes_ = nullptr;
+  return result;
+}
+
+Journal::Impl::CheckpointUrgency::CheckpointUrgency(Impl* journal) : journal_(journal) {
+  {
+    MutexLock lock(&journal->mutex_);
+    ++journal->checkpoint_waiters_;
+    if (journal->home_writes_ == nullptr) return;
+    journal->home_writes_->MarkUrgent();
+  }
+  journal->device_->Promote();
+}
+
+Journal::Impl::CheckpointUrgency::~CheckpointUrgency() {
+  MutexLock lock(&journal_->mutex_);
+  --journal_->checkpoint_waiters_;
 }
 
 Journal::Impl::CopyHome Journal::Impl::CopyForHome(Tid tid, Tid durable, Buffer* buffer,

@@ -265,6 +265,7 @@ void Journal::Impl::RetireOlderVersions(const Committing& commit) {
     RetireBuffer(commit.tid, buffer.get(), &writing);
   }
   if (!writing) return;
+  const CheckpointUrgency urgency(this);
   MutexLock lock(&mutex_);
   const uint64_t batch = batches_started_;
   while (batches_done_ < batch) finished_.Wait(&mutex_);

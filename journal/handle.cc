@@ -225,6 +225,7 @@ Error Journal::Impl::WaitForSpace() {
     const Error error = CheckpointUntil(Until::kSpace, 0, IoKind::kSyncWrite);
     return error == Error::kNoSpace ? error : Error::kOk;
   }
+  const CheckpointUrgency urgency(this);
   MutexLock lock(&mutex_);
   ++space_waiters_;
   const uint64_t full_passes = host_full_passes_;

@@ -182,6 +182,18 @@ class Journal::Impl {
   Error WriteHome(Checkpoint* checkpoint, IoKind kind, Tid* stuck_on) ABSL_LOCKS_EXCLUDED(mutex_);
   Error WriteBatch(Tid tid, std::span<const BufferRef> batch, IoKind kind, Tid durable,
                    std::vector<BufferRef>* left, Tid* stuck_on) ABSL_LOCKS_EXCLUDED(mutex_);
+  Error WriteHomeCopies(std::span<const HomeBlock> writes, IoKind kind) ABSL_LOCKS_EXCLUDED(mutex_);
+  // While it lives somebody waits for what the checkpoint writes: that is promoted (J3).
+  class CheckpointUrgency {
+   public:
+    explicit CheckpointUrgency(Impl* journal) ABSL_LOCKS_EXCLUDED(journal->mutex_);
+    ~CheckpointUrgency();
+    CheckpointUrgency(const CheckpointUrgency&) = delete;
+    CheckpointUrgency& operator=(const CheckpointUrgency&) = delete;
+
+   private:
+    Impl* const journal_;
+  };
   enum class CopyHome { kDone, kLater, kCopied };
   static CopyHome CopyForHome(Tid tid, Tid durable, Buffer* buffer, std::byte* copy, Tid* stuck_on);
   void EndHomeWrite(Tid tid, Buffer* buffer, bool written);
@@ -262,6 +274,8 @@ class Journal::Impl {
   uint64_t batches_started_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t batches_done_ ABSL_GUARDED_BY(mutex_) = 0;
   int space_waiters_ ABSL_GUARDED_BY(mutex_) = 0;
+  HomeWrites* home_writes_ ABSL_GUARDED_BY(mutex_) = nullptr;  // on their way; the checkpointer's
+  int checkpoint_waiters_ ABSL_GUARDED_BY(mutex_) = 0;
   bool host_full_ ABSL_GUARDED_BY(mutex_) = false;         // of the last pass
   uint64_t host_full_passes_ ABSL_GUARDED_BY(mutex_) = 0;  // passes that ended so
   Tid futile_at_ ABSL_GUARDED_BY(mutex_) =

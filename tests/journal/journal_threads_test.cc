@@ -14,6 +14,7 @@
 #include "block/crash_device.h"
 #include "block/crash_states.h"
 #include "block/memory_device.h"
+#include "block/scheduler.h"
 #include "tests/journal/journal_fixture.h"
 
 namespace sluice {
@@ -332,6 +333,72 @@ TEST(JournalThreadsTest, FreedBlockWaitsForItsCheckpointWrite) {
   EXPECT_EQ(test.journal().Commit(tid, CommitReason::kSync), Error::kOk);
   EXPECT_TRUE(freed_after_write);
   checkpointer.join();
+  EXPECT_EQ(test.journal().Close(), Error::kOk);
+}
+
+// Holds what the checkpoint writes home until Release.
+class HeldHomeDevice : public Device {
+ public:
+  explicit HeldHomeDevice(Device* base) : base_(base) {}
+  uint64_t size() const override { return base_->size(); }
+  bool read_only() const override { return false; }
+  void Submit(std::span<IoRequest* const> requests) override {
+    std::vector<IoRequest*> pass;
+    {
+      MutexLock lock(&mutex_);
+      for (IoRequest* request : requests) {
+        const bool hold = holding_ && request->kind == IoKind::kBackgroundWrite;
+        (hold ? held_ : pass).push_back(request);
+      }
+      changed_.SignalAll();
+    }
+    base_->Submit(pass);
+  }
+  void WaitForHeld(size_t count) {
+    MutexLock lock(&mutex_);
+    while (held_.size() < count) changed_.Wait(&mutex_);
+  }
+  void Release() {
+    std::vector<IoRequest*> pass;
+    {
+      MutexLock lock(&mutex_);
+      holding_ = false;
+      pass.swap(held_);
+    }
+    base_->Submit(pass);
+  }
+
+ private:
+  Device* const base_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool holding_ ABSL_GUARDED_BY(mutex_) = true;
+  std::vector<IoRequest*> held_ ABSL_GUARDED_BY(mutex_);
+};
+
+// J3: the checkpoint began in the background, with one write in the device and the rest queued; a
+// handle that needs log space does not wait for that to trickle.
+TEST(JournalThreadsTest, WhoWaitsForLogSpacePromotesTheCheckpoint) {
+  constexpr uint64_t kScattered = 8;
+  MemoryDevice memory(kTestBlocks * kBlockSize);
+  FormatLog(&memory);
+  HeldHomeDevice device(&memory);
+  Scheduler scheduler(&device, {.alone_requests = 1, .beside_requests = 1});
+  JournalUnderTest test(&scheduler, JournalOptions());
+  std::thread editor([&] {
+    // Far more than the log can hold at once.
+    const uint64_t rounds = 2 * TestLog().blocks() / kScattered;
+    for (uint64_t round = 1; round <= rounds; ++round) {
+      for (uint64_t i = 0; i < kScattered; ++i) {
+        test.SetOne(kFirst + 2 * ((round * kScattered + i) % 2000), round);
+      }
+      ASSERT_EQ(test.journal().CommitAll(CommitReason::kSync), Error::kOk);
+    }
+  });
+  device.WaitForHeld(kScattered);
+  EXPECT_GE(scheduler.stats().promoted, kScattered - 1);
+  device.Release();
+  editor.join();
   EXPECT_EQ(test.journal().Close(), Error::kOk);
 }
 
