@@ -8,6 +8,7 @@
 #include "block/file_device.h"
 #include "format/debug_string.h"
 #include "journal/external_log.h"
+#include "mkfs/existing.h"
 
 namespace sluice {
 namespace {

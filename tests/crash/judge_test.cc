@@ -140,7 +140,7 @@ TEST(JudgeTest, LinkCountsAndHardLinksMatter) {
 }
 
 TEST(WorkloadTextTest, RefusesWhatItDoesNotKnow) {
-  EXPECT_FALSE(ParseWorkload("fallocate f 0 100").has_value());
+  EXPECT_FALSE(ParseWorkload("collapse f 0 100").has_value());
   EXPECT_FALSE(ParseWorkload("create").has_value());
   EXPECT_FALSE(ParseWorkload("write f 0 x").has_value());
   EXPECT_EQ(ParseWorkload("create f; sync;").value().size(), 2u);
