@@ -186,16 +186,18 @@ void Journal::Impl::Abort(Error error, const std::string& reason) {
   std::function<void(Error, const std::string&)> on_abort;
   {
     MutexLock lock(&mutex_);
-    if (aborted_) return;
-    aborted_ = true;
-    abort_error_ = error;
-    abort_reason_ = reason;
+    if (std::exchange(aborting_, true)) return;
     on_abort = on_abort_;
-    WakeAllLocked();
   }
+  // Before anybody who waits can learn of it: who got an error finds the filesystem stopped.
   LogError("journal stopped, nothing is written from now on: ", reason, " (",
            std::string(ErrorText(error)), ")");
   if (on_abort) on_abort(error, reason);
+  MutexLock lock(&mutex_);
+  aborted_ = true;
+  abort_error_ = error;
+  abort_reason_ = reason;
+  WakeAllLocked();
 }
 
 bool Journal::Impl::aborted() const {

@@ -281,6 +281,7 @@ class Journal::Impl {
   Tid futile_at_ ABSL_GUARDED_BY(mutex_) =
       0;  // a background pass freed nothing at this durable tid
 
+  bool aborting_ ABSL_GUARDED_BY(mutex_) = false;  // somebody is, or has been, in Abort
   bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
   Error abort_error_ ABSL_GUARDED_BY(mutex_) = Error::kOk;
   std::string abort_reason_ ABSL_GUARDED_BY(mutex_);
