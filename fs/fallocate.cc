@@ -121,8 +121,7 @@ Error Fallocation::ChangeStep(FileBlock first, FileBlock end, Change change) {
       fs_->journal->TryStart(attempt_,
                              change == Change::kHole ? OpType::kTruncate : OpType::kExtentConvert,
                              kInodeRecordCredits + plan.credits, plan.revokes));
-  RETURN_IF_ERROR(SettleOrdered(fs_, attempt_, handle, inode_, plan.first, plan.end));
-  inode_->pages.Drop(plan.first, plan.end);
+  RETURN_IF_ERROR(DropPages(fs_, attempt_, handle, inode_, plan.first, plan.end));
   const Error error = tree_.ApplyChange(handle, tree_blocks, plan);
   Touch();
   inode_->WriteBack(handle, /*data_reachability=*/true);
@@ -132,7 +131,7 @@ Error Fallocation::ChangeStep(FileBlock first, FileBlock end, Change change) {
 Error Fallocation::ChangeWhole(Change change) {
   const FileBlock end = EndOfWhole();
   if (FirstWhole() >= end) return Error::kOk;
-  RETURN_IF_ERROR(Quiesce(fs_, attempt_, inode_, FirstWhole(), end, &range_));
+  RETURN_IF_ERROR(Quiesce(attempt_, inode_, FirstWhole(), end, &range_));
   for (FileBlock at = FirstWhole(); at < end;) {
     ASSIGN_OR_RETURN(const Mapping mapping, tree_.Lookup(attempt_, at));
     const FileBlock next = std::min(end, at + mapping.length);

@@ -75,19 +75,10 @@ void JoinOrdered(Handle& handle, const InodeRef& inode) {
   inode->ordered_tid.store(handle.tid(), std::memory_order_release);
 }
 
-Error Quiesce(Filesystem::Impl*, Attempt& attempt, const InodeRef& inode, FileBlock first,
-              FileBlock end, RangeLock::Token* range) {
-  ASSIGN_OR_RETURN(*range,
-                   inode->range_lock.TryAcquire(attempt, first * kBlockSize, end * kBlockSize,
-                                                RangeLock::Mode::kExclusive));
-  if (!inode->pages.AnyUnderWriteback(first, end)) return Error::kOk;
-  return attempt.Block([inode, first, end] {
-    // A page that could not be written is about to be dropped: its error is the fsync's affair.
-    IgnoreError(inode->pages.WaitWritten(first, end));
-    return Error::kOk;
-  });
-}
+namespace {
 
+// kWouldBlock if a transaction older than the handle's is not durable yet and may wait for dirty
+// pages of the range as its ordered data.
 Error SettleOrdered(Filesystem::Impl* fs, Attempt& attempt, const Handle& handle,
                     const InodeRef& inode, FileBlock first, FileBlock end) {
   const Tid before = handle.tid() - 1;
@@ -96,10 +87,40 @@ Error SettleOrdered(Filesystem::Impl* fs, Attempt& attempt, const Handle& handle
   return attempt.Block([fs, inode, first, end] { return WriteRange(fs, inode, first, end); });
 }
 
-void SettleOrderedNow(Filesystem::Impl* fs, const InodeRef& inode) {
-  if (fs->journal->IsCommitted(fs->journal->running_tid() - 1)) return;
+Error BlockOnWriteback(Attempt& attempt, const InodeRef& inode, FileBlock first, FileBlock end) {
+  return attempt.Block([inode, first, end] {
+    // A page that could not be written is about to be dropped: its error is the fsync's affair.
+    IgnoreError(inode->pages.WaitWritten(first, end));
+    return Error::kOk;
+  });
+}
+
+}  // namespace
+
+Error Quiesce(Attempt& attempt, const InodeRef& inode, FileBlock first, FileBlock end,
+              RangeLock::Token* range) {
+  ASSIGN_OR_RETURN(*range,
+                   inode->range_lock.TryAcquire(attempt, first * kBlockSize, end * kBlockSize,
+                                                RangeLock::Mode::kExclusive));
+  if (!inode->pages.AnyUnderWriteback(first, end)) return Error::kOk;
+  return BlockOnWriteback(attempt, inode, first, end);
+}
+
+Error DropPages(Filesystem::Impl* fs, Attempt& attempt, const Handle& handle, const InodeRef& inode,
+                FileBlock first, FileBlock end) {
+  RETURN_IF_ERROR(SettleOrdered(fs, attempt, handle, inode, first, end));
+  if (inode->pages.TryDrop(first, end)) return Error::kOk;
+  return BlockOnWriteback(attempt, inode, first, end);
+}
+
+void DropAllPages(Filesystem::Impl* fs, const InodeRef& inode) {
   // What cannot be written, or a journal that has failed, ends with the file.
-  if (inode->pages.dirty_pages() > 0) IgnoreError(WriteRange(fs, inode, 0, kEndOfFileBlocks));
+  if (!fs->journal->IsCommitted(fs->journal->running_tid() - 1) && inode->pages.dirty_pages() > 0) {
+    IgnoreError(WriteRange(fs, inode, 0, kEndOfFileBlocks));
+  }
+  do {
+    IgnoreError(inode->pages.WaitWritten(0, kEndOfFileBlocks));
+  } while (!inode->pages.TryDrop(0, kEndOfFileBlocks));
 }
 
 void JoinOrderedData(Filesystem::Impl* fs, Handle& handle, const InodeRef& inode) {

@@ -47,18 +47,19 @@ void JoinOrderedData(Filesystem::Impl* fs, Handle& handle, const InodeRef& inode
 
 // Before blocks of [first, end) go or change their kind: takes the range lock exclusively, and
 // waits until nothing reads or writes them (J6). The inode's mutex is held.
-Error Quiesce(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode, FileBlock first,
-              FileBlock end, RangeLock::Token* range);
+Error Quiesce(Attempt& attempt, const InodeRef& inode, FileBlock first, FileBlock end,
+              RangeLock::Token* range);
 
-// Before dirty pages of [first, end) are dropped under `handle`: kWouldBlock if a transaction older
-// than the handle's is not durable yet and may wait for them as its ordered data. If it became
-// durable without them and the handle's did not, the blocks would show what was in them before. The
-// caller lets go of the handle and comes again when they are written.
-Error SettleOrdered(Filesystem::Impl* fs, Attempt& attempt, const Handle& handle,
-                    const InodeRef& inode, FileBlock first, FileBlock end);
+// Forgets the pages of [first, end), dirty ones too, under `handle`, whose transaction frees their
+// blocks or changes their kind. The range lock is held. kWouldBlock, and nothing done, if one is
+// under writeback, or if a transaction older than the handle's is not durable yet and may wait for
+// them as its ordered data: if that became durable without them and the handle's did not, the
+// blocks would show what was in them before. The caller lets go of the handle and comes again.
+Error DropPages(Filesystem::Impl* fs, Attempt& attempt, const Handle& handle, const InodeRef& inode,
+                FileBlock first, FileBlock end);
 
 // The same for all pages of an inode that nobody can reach any more; waits itself.
-void SettleOrderedNow(Filesystem::Impl* fs, const InodeRef& inode);
+void DropAllPages(Filesystem::Impl* fs, const InodeRef& inode);
 
 // A truncate that had to stop between two handles goes on; kOk at once if there is none. Must be
 // done before the file grows again. The inode's mutex is held.

@@ -75,7 +75,7 @@ Error Truncation::Grow(uint64_t size) {
 Error Truncation::Shrink(uint64_t size) {
   inode_->mutex.AssertHeld();
   const FileBlock first = BlocksForBytes(size);
-  RETURN_IF_ERROR(Quiesce(fs_, attempt_, inode_, first, kEndOfFileBlocks, &range_));
+  RETURN_IF_ERROR(Quiesce(attempt_, inode_, first, kEndOfFileBlocks, &range_));
   if (OffsetInPage(size) != 0) {
     Mapping mapping;
     RETURN_IF_ERROR(EnsurePage(fs_, attempt_, inode_, PageOf(size), &mapping));
@@ -92,9 +92,8 @@ Error Truncation::Shrink(uint64_t size) {
                      fs_->journal->TryStart(
                          attempt_, OpType::kTruncate,
                          plan.credits + kInodeRecordCredits + OrphanFile::kCredits, plan.revokes));
-    RETURN_IF_ERROR(SettleOrdered(fs_, attempt_, handle, inode_, first, kEndOfFileBlocks));
+    RETURN_IF_ERROR(DropPages(fs_, attempt_, handle, inode_, first, kEndOfFileBlocks));
     SetFields(size);
-    inode_->pages.Drop(first, kEndOfFileBlocks);
     if (OffsetInPage(size) != 0) inode_->pages.Zero(PageOf(size), OffsetInPage(size), kBlockSize);
     if (more && inode_->orphan_slot == 0) {
       fs_->orphans->Add(handle, inode_.get(), std::move(claim));
@@ -109,8 +108,7 @@ Error Truncation::Shrink(uint64_t size) {
 Error Truncation::Continue() {
   inode_->mutex.AssertHeld();
   const FileBlock first = BlocksForBytes(inode_->fields.size);
-  if (!range_.held())
-    RETURN_IF_ERROR(Quiesce(fs_, attempt_, inode_, first, kEndOfFileBlocks, &range_));
+  if (!range_.held()) RETURN_IF_ERROR(Quiesce(attempt_, inode_, first, kEndOfFileBlocks, &range_));
   while (TruncatePending(*inode_)) {
     ASSIGN_OR_RETURN(const ExtentTree::RemovePlan plan,
                      tree_.PrepareRemove(attempt_, first, StepCredits(fs_)));
@@ -189,11 +187,7 @@ Error TruncateFile(Filesystem::Impl* fs, Attempt& attempt, const InodeRef& inode
 Error DeleteInode(Filesystem::Impl* fs, const InodeRef& inode) {
   // Nobody can reach the inode any more: no new reads, no new pages.
   // What could not be written goes with the file.
-  if (!inode->is_directory()) {
-    SettleOrderedNow(fs, inode);
-    IgnoreError(inode->pages.WaitWritten(0, kEndOfFileBlocks));
-    inode->pages.Drop(0, kEndOfFileBlocks);
-  }
+  if (!inode->is_directory()) DropAllPages(fs, inode);
   RETURN_IF_ERROR(RunBlocking([&](Attempt& attempt) -> Error {
     ASSIGN_OR_RETURN(const FreezeGate::Pass pass, fs->gate.Enter(attempt));
     return DeleteStep(fs, attempt, inode);

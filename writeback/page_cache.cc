@@ -309,15 +309,19 @@ bool PageCache::AnyDirty(FileBlock first, FileBlock end) const {
   return false;
 }
 
-void PageCache::Drop(FileBlock first, FileBlock end) {
+bool PageCache::TryDrop(FileBlock first, FileBlock end) {
   MutexLock lock(&mutex_);
-  ++version_;
-  auto entry = pages_.lower_bound(first);
-  while (entry != pages_.end() && entry->first < end) {
-    SLUICE_CHECK(!entry->second.writeback);
-    if (entry->second.dirty) --dirty_;
-    entry = pages_.erase(entry);
+  const auto begin = pages_.lower_bound(first);
+  auto entry = begin;
+  for (; entry != pages_.end() && entry->first < end; ++entry) {
+    if (entry->second.writeback) return false;
   }
+  ++version_;
+  for (auto page = begin; page != entry; ++page) {
+    if (page->second.dirty) --dirty_;
+  }
+  pages_.erase(begin, entry);
+  return true;
 }
 
 size_t PageCache::dirty_pages() const {

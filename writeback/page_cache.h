@@ -89,9 +89,12 @@ class PageCache {
   bool AnyUnderWriteback(FileBlock first, FileBlock end) const;
   bool AnyDirty(FileBlock first, FileBlock end) const;
 
-  // --- Truncate and punch: the caller holds the range lock exclusively and no page of the range is
-  // under writeback ---
-  void Drop(FileBlock first, FileBlock end);
+  // --- Truncate and punch: the caller holds the range lock exclusively ---
+
+  // Forgets the pages of the range, dirty ones too. False, and nothing done, if one is under
+  // writeback: writeout takes no lock of the caller's and may start at any time, so the caller
+  // waits (WaitWritten) and tries again (J6).
+  [[nodiscard]] bool TryDrop(FileBlock first, FileBlock end);
 
   size_t dirty_pages() const;
   // Whether nothing is dirty or under writeback.

@@ -80,9 +80,12 @@ bool HandleAdminIoctl(fuse_req_t req, unsigned command, const void* argument, co
       Shutdown(req, flag);
       return true;
     }
-    case kIoctlGoingDown:
-      Shutdown(req, FlagFromCaller(CallerOf(req).pid, argument));
+    case kIoctlGoingDown: {
+      const Caller caller = CallerOf(req);
+      // Of others nothing is read, nor said in the log; they are refused in any case.
+      Shutdown(req, caller.privileged() ? FlagFromCaller(caller.pid, argument) : kGoingDefault);
       return true;
+    }
     default:
       return false;
   }

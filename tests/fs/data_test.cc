@@ -3,9 +3,11 @@
 // Reading, writing and truncating regular files, against a model that is a string.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <random>
 #include <string>
+#include <thread>
 
 #include "fs/filesystem_impl.h"
 #include "tests/support/fs_fixture.h"
@@ -13,7 +15,7 @@
 namespace sluice {
 namespace {
 
-using testing_support::FsTest;
+using testing_support::FileTest;
 
 std::string Pattern(size_t length, char first) {
   std::string data(length, '\0');
@@ -21,26 +23,8 @@ std::string Pattern(size_t length, char first) {
   return data;
 }
 
-class DataTest : public FsTest {
+class DataTest : public FileTest {
  protected:
-  void SetUp() override {
-    FsTest::SetUp();
-    file_ = files().Create(files().Root(), "f").value();
-  }
-  void TearDown() override {
-    file_.reset();
-    FsTest::TearDown();
-  }
-  void RemountFile() {
-    file_.reset();
-    Remount();
-    file_ = files().Lookup(files().Root(), "f").value();
-  }
-  Error Truncate(uint64_t size) {
-    AttributeChange change;
-    change.size = size;
-    return files().SetAttributes(file_, change).error();
-  }
   std::string Read(uint64_t offset, size_t length) {
     return files().Read(file_, offset, length).value();
   }
@@ -52,8 +36,6 @@ class DataTest : public FsTest {
     });
     return error == Error::kOk ? result.get_future().get() : error;
   }
-
-  InodeRef file_;
 };
 
 TEST_F(DataTest, WhatWasWrittenIsReadBeforeAndAfterARemount) {
@@ -170,6 +152,26 @@ TEST_F(DataTest, FdatasyncFlushesWhatTheFlusherWrote) {
   ASSERT_EQ(Fsync(/*data_only=*/true), Error::kOk);
   EXPECT_EQ(device_->count(IoOp::kFlush), flushes + 1);
   EXPECT_EQ(fs_->journal()->stats().commits, commits);  // an overwrite needs no commit
+}
+
+// Writeout takes no lock that truncate holds: it may start between truncate's look and its drop.
+TEST_F(DataTest, TruncateBesideWriteout) {
+  std::atomic<bool> stop{false};
+  std::thread writeout([&] {
+    while (!stop) {
+      file_->StartWriteback(SIZE_MAX, IoKind::kBackgroundWrite);
+      file_->WaitWriteback(IoKind::kBackgroundWrite);
+    }
+  });
+  AttributeChange empty;
+  empty.size = 0;
+  const std::string data = Pattern(64 * kBlockSize, 'a');
+  for (int i = 0; i < 2000; ++i) {
+    ASSERT_EQ(files().Write(file_, 0, data), Error::kOk);
+    ASSERT_TRUE(files().SetAttributes(file_, empty).ok());
+  }
+  stop = true;
+  writeout.join();
 }
 
 // The object that knew the inode's last transaction may be gone from memory.

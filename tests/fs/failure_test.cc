@@ -50,15 +50,7 @@ class FailureTest : public FsTest {
   std::unique_ptr<OpenFile> Open(const InodeRef& inode) {
     return fs_->Open(inode, true, false).value();
   }
-  format::SuperSector1 State() {
-    std::vector<std::byte> block(kBlockSize);
-    EXPECT_EQ(device_->Read(0, block), Error::kOk);
-    format::Superblock super;
-    EXPECT_EQ(
-        format::ParseSuperblock(format::ConstBlockSpan(block.data(), kBlockSize), &super, nullptr),
-        Error::kOk);
-    return super.state;
-  }
+  format::SuperSector1 State() { return testing_support::SuperblockOn(device_.get()).state; }
   // Everything in the log's ring fails to be written.
   void FailLogWrites() {
     const LogArea log(fs_->impl()->super);

@@ -20,7 +20,7 @@
 namespace sluice {
 namespace {
 
-using testing_support::FsTest;
+using testing_support::FileTest;
 using testing_support::kRoot;
 using testing_support::kUser;
 
@@ -29,22 +29,8 @@ constexpr uint32_t kPunch = kFallocatePunchHole | kFallocateKeepSize;
 constexpr uint32_t kZero = kFallocateZeroRange;
 constexpr uint64_t kBlock = kBlockSize;
 
-class FallocateTest : public FsTest {
+class FallocateTest : public FileTest {
  protected:
-  void SetUp() override {
-    FsTest::SetUp();
-    file_ = files().Create(files().Root(), "f").value();
-  }
-  void TearDown() override {
-    file_.reset();
-    FsTest::TearDown();
-  }
-  void FindFile() { file_ = files().Lookup(files().Root(), "f").value(); }
-  void RemountFile() {
-    file_.reset();
-    Remount();
-    FindFile();
-  }
   void CrashAndMount() {
     file_.reset();
     Crash();
@@ -53,11 +39,6 @@ class FallocateTest : public FsTest {
   }
   Error Fallocate(uint32_t mode, uint64_t offset, uint64_t length) {
     return files().Fallocate(file_, mode, offset, length);
-  }
-  Error Truncate(uint64_t size) {
-    AttributeChange change;
-    change.size = size;
-    return files().SetAttributes(file_, change).error();
   }
   std::string Read(uint64_t offset, size_t length) {
     return files().Read(file_, offset, length).value();
@@ -82,8 +63,6 @@ class FallocateTest : public FsTest {
     }
     return data;
   }
-
-  InodeRef file_;
 };
 
 TEST_F(FallocateTest, AllocatedBlocksReadAsZerosAndAreHolesToLseek) {

@@ -25,15 +25,7 @@ class MountTest : public FsTest {
   }
   // A damaged image is not for the check after the test.
   void ReplaceImage() { device_ = NewImage(uint64_t{64} << 20); }
-  format::Superblock Super() {
-    std::vector<std::byte> block(kBlockSize);
-    EXPECT_EQ(device_->Read(0, block), Error::kOk);
-    format::Superblock super;
-    EXPECT_EQ(
-        format::ParseSuperblock(format::ConstBlockSpan(block.data(), kBlockSize), &super, nullptr),
-        Error::kOk);
-    return super;
-  }
+  format::Superblock Super() { return testing_support::SuperblockOn(device_.get()); }
 };
 
 TEST_F(MountTest, MarksTheImage) {

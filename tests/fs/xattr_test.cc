@@ -14,25 +14,12 @@
 namespace sluice {
 namespace {
 
-using testing_support::FsTest;
+using testing_support::FileTest;
 using testing_support::kRoot;
 using testing_support::kUser;
 
-class XattrTest : public FsTest {
+class XattrTest : public FileTest {
  protected:
-  void SetUp() override {
-    FsTest::SetUp();
-    file_ = files().Create(files().Root(), "f").value();
-  }
-  void TearDown() override {
-    file_.reset();
-    FsTest::TearDown();
-  }
-  void RemountFile() {
-    file_.reset();
-    Remount();
-    file_ = files().Lookup(files().Root(), "f").value();
-  }
   Error Set(const std::string& name, const std::string& value,
             XattrSetMode mode = XattrSetMode::kAny) {
     return RunBlocking([&](Attempt& a) {
@@ -60,8 +47,6 @@ class XattrTest : public FsTest {
     return RunBlocking([&](Attempt& a) { return fs_->RemoveXattr(a, file_, name); });
   }
   uint64_t Blocks() { return fs_->GetAttributes(file_).sectors / 8; }
-
-  InodeRef file_;
 };
 
 TEST_F(XattrTest, SetGetListRemove) {

@@ -19,6 +19,7 @@
 
 #include "block/attempt.h"
 #include "block/memory_device.h"
+#include "format/superblock.h"
 #include "fs/filesystem.h"
 #include "mkfs/make_filesystem.h"
 
@@ -198,6 +199,42 @@ class FsTest : public ::testing::Test {
   MountOptions options_;
   std::unique_ptr<Filesystem> fs_;
 };
+
+// A filesystem with one empty file, "f".
+class FileTest : public FsTest {
+ protected:
+  void SetUp() override {
+    FsTest::SetUp();
+    file_ = files().Create(files().Root(), "f").value();
+  }
+  void TearDown() override {
+    file_.reset();
+    FsTest::TearDown();
+  }
+  void RemountFile() {
+    file_.reset();
+    Remount();
+    FindFile();
+  }
+  void FindFile() { file_ = files().Lookup(files().Root(), "f").value(); }
+  Error Truncate(uint64_t size) {
+    AttributeChange change;
+    change.size = size;
+    return files().SetAttributes(file_, change).error();
+  }
+
+  InodeRef file_;
+};
+
+// The first superblock as it is on the device.
+inline format::Superblock SuperblockOn(Device* device) {
+  std::vector<std::byte> block(kBlockSize);
+  EXPECT_EQ(device->Read(0, block), Error::kOk);
+  format::Superblock super;
+  const format::ConstBlockSpan bytes(block.data(), kBlockSize);
+  EXPECT_EQ(format::ParseSuperblock(bytes, &super, nullptr), Error::kOk);
+  return super;
+}
 
 }  // namespace sluice::testing_support
 

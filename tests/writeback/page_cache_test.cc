@@ -110,7 +110,20 @@ TEST_F(PageCacheTest, WhenWrittenWaitsForItsRangeOnly) {
   EXPECT_FALSE(cache_.AnyUnderWriteback(0, 5));
   device_.Release();
   EXPECT_TRUE(high);
-  cache_.Drop(0, kEnd);
+  ASSERT_TRUE(cache_.TryDrop(0, kEnd));
+}
+
+TEST_F(PageCacheTest, NothingIsDroppedWhileAPageOfTheRangeIsUnderWriteback) {
+  WritePage(1, 'a', 10);
+  Start();
+  WritePage(0, 'b', 9);
+  EXPECT_FALSE(cache_.TryDrop(0, kEnd));
+  EXPECT_EQ(InMemory(0), 'b');
+  EXPECT_EQ(cache_.dirty_pages(), 1u);
+  EXPECT_TRUE(cache_.TryDrop(0, 1));
+  EXPECT_EQ(cache_.dirty_pages(), 0u);
+  device_.Release();
+  EXPECT_TRUE(cache_.TryDrop(0, kEnd));
 }
 
 TEST_F(PageCacheTest, WhoWaitsPromotesWhatTheFlusherQueued) {
@@ -140,7 +153,7 @@ TEST_F(PageCacheTest, APageReadBeforeAChangeIsNotPutIn) {
   EXPECT_FALSE(cache_.Contains(8));
   EXPECT_TRUE(cache_.InsertClean(8, 31, budget_.NewPage(), cache_.version()));
   EXPECT_TRUE(cache_.Contains(8));
-  cache_.Drop(0, kEnd);
+  ASSERT_TRUE(cache_.TryDrop(0, kEnd));
   EXPECT_FALSE(cache_.Contains(7));
   EXPECT_EQ(cache_.dirty_pages(), 0u);
 }
@@ -155,7 +168,7 @@ TEST_F(PageCacheTest, ZeroingWhatIsZeroMakesNothingDirty) {
   cache_.Zero(2, 5, kBlockSize);
   EXPECT_EQ(cache_.dirty_pages(), 1u);
   EXPECT_EQ(InMemory(2, 5), 0);
-  cache_.Drop(0, kEnd);
+  ASSERT_TRUE(cache_.TryDrop(0, kEnd));
 }
 
 TEST_F(PageCacheTest, TellsOfTheFirstDirtyPageOnly) {
@@ -175,7 +188,7 @@ TEST_F(PageCacheTest, AtMostMaxPagesAreStartedByWholeRuns) {
   EXPECT_EQ(cache_.StartWriteout(0, kEnd, IoKind::kBackgroundWrite, 0, nullptr, 2), 2u);
   EXPECT_EQ(cache_.dirty_pages(), 2u);
   device_.Release();
-  cache_.Drop(0, kEnd);
+  ASSERT_TRUE(cache_.TryDrop(0, kEnd));
 }
 
 TEST(MemoryBudget, AWriterWaitsOnlyAtTheLimit) {
